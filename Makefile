@@ -1,0 +1,50 @@
+# `make demo` and `make test` do all the set-up they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit test-slow test-gpu format bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+# torch first and by its exact version: a range would pull the GPU build with gigabytes of libraries.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## train FedAvg and SCAFFOLD on non-IID digits, two seeds, and compare them
+	$(BIN)/accord describe --set partition.alpha=0.1
+	$(BIN)/accord compare --algorithms fedavg,fedprox,scaffold --seeds 0,1 --set partition.alpha=0.1 --set rounds=15 --out runs/demo
+
+test: lint types unit  ## everything CI runs: ruff, mypy, pytest with coverage
+
+lint: $(READY)  ## ruff: lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy, strict
+	$(BIN)/mypy
+
+unit: $(READY)  ## pytest with coverage
+	$(BIN)/python -m pytest -n auto -m "not slow and not gpu" --cov --cov-report=term:skip-covered
+
+test-slow: $(READY)  ## the tests that take minutes
+	$(BIN)/python -m pytest -m "slow and not gpu"
+
+test-gpu:  ## the tests that need a CUDA device, with the python that sees it
+	PYTHONPATH=src:tests $(PYTHON) -m pytest -m gpu
+
+format: $(READY)  ## let ruff format and fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## rounds per second against a bare PyTorch loop
+	$(BIN)/python benchmarks/bench_engine.py
+
+clean:  ## remove what make made
+	rm -rf $(VENV) build dist src/*.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,153 @@
+"""Rounds per second against a bare PyTorch loop that does the same steps, all in one run.
+
+    python benchmarks/bench_engine.py [--rounds N] [--json FILE]
+
+McMahan CNN (1.66M parameters), B = 10, one epoch, 10 clients of 100 digits a round. The bare loop is what one would
+write by hand: `nn.Module`, `torch.optim.SGD`, one thread, the model reset to the server's weights for each client and
+averaged at the end. Nothing is evaluated or saved in either. Machines are noisy, so the variants take turns
+and the table shows medians and ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from accord.config import RunConfig, load_config
+from accord.core.types import World
+from accord.engine.build import build_algorithm, build_data, build_model, build_setup
+from accord.engine.client import Executor, Site
+from accord.engine.exchange import LocalExchange
+from accord.engine.logs import versions
+from accord.engine.processes import Processes, cores
+from accord.engine.sequential import Sequential, one_thread
+from accord.engine.store import ClientStore
+
+SETTINGS = [
+    "model.name=mcmahan_cnn",
+    "partition.name=iid",
+    "partition.clients=40",
+    "clients.count=10",
+    "local.batch_size=10",
+    "local.lr=0.05",
+    "device=cpu",
+]
+
+
+class Accord:
+    """Rounds of FedAvg through one of our executors."""
+
+    def __init__(self, config: RunConfig, executor: str) -> None:
+        self.data = build_data(config)
+        model = build_model(config, self.data, None, torch.device("cpu"))
+        self.algorithm = build_algorithm(config, build_setup(config, self.data, model))
+        from accord.core.keys import Key
+
+        self.key = Key(config.seed)
+        site = Site(self.data, self.key, torch.device("cpu"))
+        kind = Sequential if executor == "sequential" else Processes
+        self.executor: Executor = kind(site, self.algorithm.tasks)
+        self.store = ClientStore(Path(tempfile.gettempdir()), self.data.sizes, 1 << 30)
+        self.state = self.algorithm.init(self.world(0))
+
+    def world(self, number: int) -> World:
+        return World(number, range(len(self.data)), self.data.sizes, self.key)
+
+    def round(self, number: int) -> None:
+        exchange = LocalExchange(self.executor, self.store, self.key, number, 0.05)
+        self.state, _ = self.algorithm.round(self.state, self.world(number), exchange)
+
+
+class BareLoop:
+    """The same cohorts and the same number of steps, written by hand."""
+
+    def __init__(self, twin: Accord) -> None:
+        self.twin = twin
+        state = twin.algorithm.init(twin.world(0))
+        self.server = twin.algorithm.model.module(state["model"], {})  # type: ignore[attr-defined]
+
+    def round(self, number: int) -> None:
+        with one_thread():
+            cohort = self.twin.algorithm.sampler({}, self.twin.world(number))  # type: ignore[attr-defined]
+            total = None
+            for client in cohort:
+                model = copy.deepcopy(self.server).train()
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+                x, y = self.twin.data.client(client)
+                order = torch.randperm(len(y))
+                for start in range(0, len(y), 10):
+                    rows = order[start : start + 10]
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x[rows]), y[rows]).backward()
+                    optimizer.step()
+                trained = [p.detach() / len(cohort) for p in model.parameters()]
+                total = trained if total is None else [a.add_(b) for a, b in zip(total, trained, strict=True)]
+            with torch.no_grad():
+                for p, value in zip(self.server.parameters(), total or [], strict=True):
+                    p.copy_(value)
+
+
+def first_round_seconds() -> float:
+    """From the shell's Enter to the end of the first round, a fresh process each time."""
+    with tempfile.TemporaryDirectory() as out:
+        words = [w for setting in [*SETTINGS, "rounds=1", f"out={out}"] for w in ("--set", setting)]
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "accord", "run", "--quiet", *words], check=True, capture_output=True)
+        return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    config = load_config(None, SETTINGS)
+    sequential = Accord(config, "sequential")
+    runners = {
+        "bare": BareLoop(sequential),
+        "sequential": sequential,
+        "processes": Accord(config, "processes"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for number in range(arguments.rounds + 1):
+        for name, runner in runners.items():
+            begin = time.perf_counter()
+            runner.round(number)
+            if number:  # the first round warms up
+                seconds[name].append(time.perf_counter() - begin)
+    for runner in (sequential, runners["processes"]):
+        runner.executor.close()  # type: ignore[union-attr]
+    median = {name: statistics.median(values) for name, values in seconds.items()}
+    paired = {
+        "sequential / bare loop": np.median(np.array(seconds["bare"]) / np.array(seconds["sequential"])),
+        "processes / sequential": np.median(np.array(seconds["sequential"]) / np.array(seconds["processes"])),
+    }
+    start = statistics.median(first_round_seconds() for _ in range(3))
+    print("| what | rounds per second | ratio |\n|---|---|---|")
+    print(f"| bare PyTorch loop, one thread | {1 / median['bare']:.2f} | 1 |")
+    print(
+        f"| accord, sequential | {1 / median['sequential']:.2f} | {paired['sequential / bare loop']:.2f} of the loop |"
+    )
+    print(
+        f"| accord, processes ({cores()} cores) | {1 / median['processes']:.2f} | "
+        f"{paired['processes / sequential']:.2f} times sequential |"
+    )
+    print(f"| start to the end of the first round | {start:.1f} s | |")
+    if arguments.json:
+        record = {"seconds": seconds, "ratios": {k: float(v) for k, v in paired.items()}, "start": start}
+        arguments.json.write_text(json.dumps(record | {"versions": versions(), "cores": cores()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Averages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from accord.core.algorithm import Aggregator
+from accord.core.tensors import Tree, Trees
+from accord.core.types import Replies, State
+
+Weighting = Literal["examples", "uniform"]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """w = sum_k a_k w_k, a_k = n_k / sum n (`examples`) or 1 / m (`uniform`); names nobody sent stay as they are."""
+
+    weight: Weighting = "examples"
+
+    def state(self, tree: str, value: Tree) -> Trees:
+        """Remembers nothing."""
+        return {}
+
+    def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
+        """The weighted mean."""
+        return {tree: {**state[tree], **replies.mean(tree, self.weight)}}
+
+
+@dataclass(frozen=True)
+class EMA:
+    """w <- (1 - keep) * rule(w) + keep * w."""
+
+    keep: float
+    of: Aggregator = field(default_factory=Mean)
+
+    def state(self, tree: str, value: Tree) -> Trees:
+        """What the inner rule remembers."""
+        return self.of.state(tree, value)
+
+    def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
+        """Blend the inner rule's result with the present value."""
+        new = self.of(state, tree, replies)
+        blend = {
+            name: (1 - self.keep) * value + self.keep * state[tree][name] if value.is_floating_point() else value
+            for name, value in new[tree].items()
+        }
+        return {**new, tree: blend}

@@ -1,0 +1,18 @@
+"""Centralized: all data in one place, the ceiling a federation is measured against.
+
+    server:  the same optimizer and the same number of epochs on the union of all clients' data
+
+Nothing is sent in a federation's sense: the run gathers the clients' data into one client before it starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accord.algorithms.fedavg import averaging
+from accord.core.algorithm import Method, Setup
+
+
+def centralized(setup: Setup) -> Method:
+    """Train on the pooled data."""
+    return replace(averaging(setup), pools_data=True)

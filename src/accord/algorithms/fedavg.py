@@ -1,0 +1,33 @@
+"""FedAvg: federated averaging.
+
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas. "Communication-efficient learning of deep networks from
+decentralized data". AISTATS 2017, arXiv 1602.05629.
+
+    client k:  E epochs of SGD on the cross-entropy of its own data, from w_t          -> w_k
+    server:    w_{t+1} = sum_k a_k w_k,   a_k = n_k / sum_{j in S_t} n_j  (or 1 / m)
+
+Sent: the model down and up, the number of samples up. Reveals the update and n_k.
+Defaults: weights by samples. The optimizer is new in every round, so momentum is not carried over.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from accord.aggregate.mean import Mean, Weighting
+from accord.core.algorithm import Method, Setup
+from accord.core.task import Part
+from accord.parts.losses import CrossEntropy
+
+
+def averaging(setup: Setup, *parts: Part, weight: Weighting = "examples") -> Method:
+    """FedAvg with further parts: the base most methods share."""
+    rules = {"model": Mean(weight), "buffers": Mean(weight)}
+    return setup.method(setup.local(CrossEntropy(), *parts), rules)
+
+
+def fedavg(
+    setup: Setup, *, weight: Annotated[Weighting, "average by samples, or every client alike"] = "examples"
+) -> Method:
+    """Average the clients' models."""
+    return averaging(setup, weight=weight)

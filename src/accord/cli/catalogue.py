@@ -1,0 +1,106 @@
+"""`accord list` and `accord explain`: what can be chosen by name, and what it has for settings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from accord.config import catalog
+from accord.config.schema import REQUIRED, Factory, Setting, own_settings
+from accord.config.toml import literal
+from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
+from accord.config.values import plain
+from accord.errors import ConfigError, nearest
+
+SECTIONS = {
+    section.kind + "s": section
+    for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
+}
+
+
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="KIND", help="algorithms, datasets, partitions, transforms or models."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """What there is to choose from, and its settings."""
+    if kind is not None and kind not in SECTIONS:
+        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, SECTIONS)} Allowed: {', '.join(SECTIONS)}.")
+    kinds = [kind] if kind is not None else list(SECTIONS)
+    if as_json:
+        found = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
+        typer.echo(json.dumps(found if kind is None else found[kind], indent=2))
+        return
+    console = Console()
+    for each in kinds:
+        table = Table(title=each, show_lines=True, title_justify="left")
+        for column in ("name", "what it is", "settings"):
+            table.add_column(column)
+        for name, factory in _registry(each).items():
+            lines = [describe_setting(s) for s in _settings(each, factory).values()]
+            table.add_row(Text(name), Text(catalog.summary(_kind(each), factory)), Text("\n".join(lines)))
+        console.print(table)
+
+
+def explain(
+    name: Annotated[str, typer.Argument(help="An algorithm, or anything else that has a name.")],
+) -> None:
+    """The card of an algorithm: paper, equations, what is sent, defaults; and its settings."""
+    for kind in SECTIONS:
+        registry = _registry(kind)
+        if name in registry:
+            typer.echo(catalog.card(_kind(kind), registry[name]))
+            lines = [describe_setting(s) for s in _settings(kind, registry[name]).values()]
+            section = "data" if kind == "datasets" else _kind(kind)
+            typer.echo("\nSettings:" if lines else "\nIt has no settings of its own.")
+            for line in lines:
+                typer.echo(f"  {section}.{line}")
+            return
+    known = [*_registry("algorithms")]
+    raise ConfigError(f"nothing is called {name!r}.{nearest(name, known)} Algorithms: {', '.join(known)}.")
+
+
+def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:
+    """One name with its settings, as plain values."""
+    return {
+        "name": name,
+        "summary": catalog.summary(_kind(kind), factory),
+        "settings": [
+            {
+                "name": s.name,
+                "default": None if s.default is REQUIRED else plain(s.default),
+                "required": s.default is REQUIRED,
+                "allowed": s.allowed,
+                "doc": s.doc,
+                "search": None if s.search is None else asdict(s.search),
+            }
+            for s in _settings(kind, factory).values()
+        ],
+    }
+
+
+def describe_setting(setting: Setting) -> str:
+    """`mu = 0.01: weight of the proximal term (a number, at least 0)`."""
+    default = "" if setting.default is REQUIRED else f" = {literal(setting.default)}"
+    needed = ", required" if setting.default is REQUIRED else ""
+    return f"{setting.name}{default}: {setting.doc} ({setting.allowed}{needed})"
+
+
+def _kind(kinds: str) -> str:
+    return SECTIONS[kinds].kind
+
+
+def _registry(kinds: str) -> dict[str, Factory]:
+    return dict(catalog.registry(_kind(kinds)))
+
+
+def _settings(kinds: str, factory: Factory) -> dict[str, Setting]:
+    return own_settings(SECTIONS[kinds], factory)

@@ -1,0 +1,102 @@
+"""`accord run` and `accord resume`."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from accord.cli.guard import Stopped
+from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
+from accord.config import RunConfig, load_config, to_toml
+from accord.errors import ConfigError
+from accord.observe import Observer, RichProgress, observers_for
+
+if TYPE_CHECKING:
+    from accord.engine.run import Outcome
+
+
+class Whereabouts(Observer):
+    """Remembers the run's folder, for the message after Ctrl-C."""
+
+    folder: Path | None = None
+
+    def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
+        """Note it."""
+        self.folder = folder
+
+
+def run(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    algorithm: Annotated[str | None, typer.Option("--algorithm", "-a", help="The federated method.")] = None,
+    rounds: Rounds = None,
+    seed: Annotated[int | None, typer.Option(help="Everything random follows from it.")] = None,
+    out: Out = None,
+    name: Name = None,
+    executor: ExecutorName = None,
+    data_dir: DataDir = None,
+    quiet: Quiet = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete configuration only.")] = False,
+) -> None:
+    """Train a model in a simulated federation."""
+    short = {"algorithm": algorithm, "rounds": rounds, "seed": seed, "out": out, "name": name}
+    settings = load_config(config, changes(sets, **short, executor=executor, data_dir=data_dir))
+    if dry_run:
+        typer.echo(to_toml(settings), nl=False)
+        return
+    from accord.engine.run import run as start
+
+    report(watched(lambda observers: start(settings, observers=observers), settings, quiet), quiet)
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run that was stopped.")], quiet: Quiet = False
+) -> None:
+    """Go on with a stopped run; the result is the same as without the stop."""
+    from accord.engine.run import resume as go_on
+
+    path = folder / "config.toml"
+    settings = load_config(path) if path.is_file() else RunConfig()  # without the file the engine says why not
+    report(watched(lambda observers: go_on(folder, observers=observers), settings, quiet), quiet)
+
+
+def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, quiet: bool, advice: str = "") -> Outcome:
+    """Carry out `work` with the observers the configuration asks for; Ctrl-C says how to go on."""
+    where = Whereabouts()
+    observers = [where, *observers_for(config), *([] if quiet else [RichProgress()])]
+    try:
+        return work(observers)
+    except KeyboardInterrupt:
+        if where.folder is None:
+            raise
+        raise Stopped(advice or f"go on with: accord resume {shlex.quote(str(where.folder))}") from None
+    finally:
+        for observer in observers:
+            observer.close()
+
+
+def report(outcome: Outcome, quiet: bool) -> None:
+    """The table at the end of a run, its picture, and where everything is."""
+    from accord.report import curves, run_lines
+
+    folder, summary = outcome.folder, outcome.summary
+    with contextlib.suppress(ConfigError):  # a picture is an extra: without matplotlib there is none
+        curves(folder / "curves.png", {str(summary.get("algorithm", folder.name)): [outcome.metrics]})
+    if not quiet:
+        table = Table(show_header=False, title=Text(f"{summary.get('algorithm', '')}, {folder.name}"))
+        table.add_column()
+        table.add_column(justify="right")
+        for title, value in run_lines(summary):
+            table.add_row(Text(title), Text(value))
+        Console().print(table)
+        if summary.get("note"):
+            typer.echo(f"note: {summary['note']}")
+    typer.echo(str(folder))

@@ -1,0 +1,38 @@
+"""The configuration of a run: TOML or `key=value` in, checked frozen dataclasses out."""
+
+from __future__ import annotations
+
+from accord.config.load import complete, config_hash, from_dict, load_config, to_dict, to_toml
+from accord.config.tree import (
+    AlgorithmConfig,
+    CheckpointConfig,
+    ClientsConfig,
+    DataConfig,
+    EvaluateConfig,
+    LocalConfig,
+    LogConfig,
+    ModelConfig,
+    PartitionConfig,
+    RunConfig,
+    TransformConfig,
+)
+
+__all__ = [
+    "AlgorithmConfig",
+    "CheckpointConfig",
+    "ClientsConfig",
+    "DataConfig",
+    "EvaluateConfig",
+    "LocalConfig",
+    "LogConfig",
+    "ModelConfig",
+    "PartitionConfig",
+    "RunConfig",
+    "TransformConfig",
+    "complete",
+    "config_hash",
+    "from_dict",
+    "load_config",
+    "to_dict",
+    "to_toml",
+]

@@ -1,0 +1,39 @@
+"""What can be chosen by name, and where it is registered. Imported only when asked: most of it is slow."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+
+from accord.config.schema import Factory
+
+WHERE = {
+    "algorithm": ("accord.algorithms", "ALGORITHMS"),
+    "dataset": ("accord.data.datasets", "DATASETS"),
+    "partition": ("accord.data.partition", "PARTITIONS"),
+    "transform": ("accord.data.transforms", "TRANSFORMS"),
+    "model": ("accord.models", "MODELS"),
+}
+
+
+def registry(kind: str) -> Mapping[str, Factory]:
+    """The factories of one kind: algorithm, dataset, partition, transform or model."""
+    module, name = WHERE[kind]
+    found: Mapping[str, Factory] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def card(kind: str, factory: Factory) -> str:
+    """The full explanation: an algorithm's is its module's docstring; the others are explained one by one."""
+    if kind == "algorithm":
+        module = inspect.getmodule(inspect.unwrap(factory))
+        text = inspect.getdoc(module) if module is not None else None
+    else:
+        text = inspect.getdoc(factory)
+    return text or ""
+
+
+def summary(kind: str, factory: Factory) -> str:
+    """The first line of what the factory says of itself, else of its card."""
+    return ((inspect.getdoc(factory) or card(kind, factory)).splitlines() or [""])[0]

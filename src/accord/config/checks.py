@@ -1,0 +1,140 @@
+"""Settings that are fine alone and wrong together. Each check names the keys it looks at; one that is already
+known to be wrong is not complained about twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from accord.config.schema import Problems
+from accord.config.tree import RunConfig
+
+Check = Callable[[RunConfig], str]  # what is wrong, or nothing
+CHECKS: list[tuple[tuple[str, ...], Check]] = []
+
+FOLDER_NAME = re.compile(r"[\w+=,@-][\w.+=,@-]*")
+LONGEST_NAME = 200  # bytes; file systems take 255, and temporary files need some of them
+
+
+def check_together(config: RunConfig, problems: Problems) -> None:
+    """Run every check whose keys are fine by themselves."""
+    for keys, check in CHECKS:
+        if not problems.keys.intersection(keys):
+            message = check(config)
+            if message:
+                problems.add(keys[0], message)
+
+
+def _on(*keys: str) -> Callable[[Check], Check]:
+    def register(check: Check) -> Check:
+        CHECKS.append((keys, check))
+        return check
+
+    return register
+
+
+@_on("name")
+def _name_is_a_folder(config: RunConfig) -> str:
+    fits = len(config.name.encode()) <= LONGEST_NAME and FOLDER_NAME.fullmatch(config.name)
+    if not config.name or fits:
+        return ""
+    return (
+        f"name = {config.name!r}: must be a plain folder name of letters, digits and . _ - + = , @ "
+        "(at most 200 bytes, not starting with a dot); the folder above it is set with out"
+    )
+
+
+@_on("out")
+def _out_is_given(config: RunConfig) -> str:
+    return "" if config.out.strip() else "out is empty: name a folder, such as runs"
+
+
+@_on("executor", "device")
+def _processes_run_on_the_cpu(config: RunConfig) -> str:
+    if config.executor == "processes" and config.device == "cuda":
+        return "executor = 'processes' does not fit device = 'cuda': use device cpu, or executor sequential"
+    return ""
+
+
+@_on("partition.unseen", "partition.clients")
+def _someone_trains(config: RunConfig) -> str:
+    unseen, clients = config.partition.unseen, config.partition.clients
+    if unseen < clients:
+        return ""
+    return f"partition.unseen = {unseen} leaves nobody to train: must be below partition.clients = {clients}"
+
+
+@_on("clients.count", "partition.clients", "partition.unseen")
+def _cohort_fits(config: RunConfig) -> str:
+    available = config.partition.clients - config.partition.unseen
+    if config.clients.count <= available or available < 1:
+        return ""
+    return (
+        f"clients.count = {config.clients.count} is more than the {available} clients that train "
+        "(partition.clients without partition.unseen): lower it, or raise partition.clients"
+    )
+
+
+@_on("clients.minimum", "clients.count", "clients.fraction", "partition.clients", "partition.unseen")
+def _minimum_fits(config: RunConfig) -> str:
+    cohort = config.clients.cohort(max(config.partition.clients - config.partition.unseen, 1))
+    if config.clients.minimum <= cohort:
+        return ""
+    return (
+        f"clients.minimum = {config.clients.minimum} can never be met: {cohort} clients are asked a round; "
+        "lower it, or raise clients.count or clients.fraction"
+    )
+
+
+@_on("partition.holdout", "partition.validation", "partition.test")
+def _something_is_left_to_train_on(config: RunConfig) -> str:
+    partition = config.partition
+    kept = partition.validation + (partition.holdout if partition.test == "holdout" else 0.0)
+    if kept < 1:
+        return ""
+    return (
+        f"partition.holdout = {partition.holdout} and partition.validation = {partition.validation} "
+        "leave no training data: together they must be below 1"
+    )
+
+
+@_on("local.nesterov", "local.momentum")
+def _nesterov_needs_momentum(config: RunConfig) -> str:
+    if config.local.nesterov and config.local.momentum == 0:
+        return "local.nesterov needs momentum: set local.momentum above 0, or local.nesterov to false"
+    return ""
+
+
+@_on("local.momentum", "local.optimizer")
+def _momentum_needs_sgd(config: RunConfig) -> str:
+    if config.local.momentum and config.local.optimizer != "sgd":
+        return (
+            f"local.momentum = {config.local.momentum} is not used by local.optimizer = "
+            f"'{config.local.optimizer}': set it to 0 (adam has local.betas), or the optimizer to sgd"
+        )
+    return ""
+
+
+@_on("local.min_lr", "local.lr")
+def _schedule_goes_down(config: RunConfig) -> str:
+    if config.local.min_lr <= config.local.lr:
+        return ""
+    return f"local.min_lr = {config.local.min_lr} must be at most local.lr = {config.local.lr}"
+
+
+@_on("evaluate.unseen_epochs", "partition.unseen")
+def _newcomers_exist(config: RunConfig) -> str:
+    if config.evaluate.unseen_epochs and not config.partition.unseen:
+        return "evaluate.unseen_epochs needs newcomers: set partition.unseen above 0, or unseen_epochs to 0"
+    return ""
+
+
+@_on("partition.test", "partition.name")
+def _natural_tests_need_natural_clients(config: RunConfig) -> str:
+    if config.partition.test == "natural" and config.partition.name != "natural":
+        return (
+            f"partition.test = 'natural' does not fit partition.name = '{config.partition.name}': "
+            "use matching, holdout or shared, or the natural partition"
+        )
+    return ""

@@ -1,0 +1,106 @@
+"""From a file, a dictionary or the command line to a checked RunConfig, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from accord.config import catalog, toml
+from accord.config.checks import check_together
+from accord.config.overrides import overlay, parse_sets
+from accord.config.schema import REQUIRED, Chosen, Problems, own_settings, read
+from accord.config.tree import RunConfig
+from accord.config.values import plain
+from accord.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# What changes where or how fast a run happens, or what is kept of it, but not what comes out of it.
+_NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoint")
+_DATA_NOT_HASHED = ("dir", "download")
+
+
+def load_config(path: Path | None = None, sets: Sequence[str] = ()) -> RunConfig:
+    """The file's configuration, or the defaults, with changes; a ConfigError lists all problems at once."""
+    given = read_toml(path) if path is not None else {}
+    problems = Problems()
+    merged = overlay(RunConfig, given, parse_sets(sets, problems))
+    return _checked(merged, problems, str(path) if path is not None else "")
+
+
+def from_dict(given: Mapping[str, object]) -> RunConfig:
+    """A checked configuration from nested dictionaries; what is not given has its default."""
+    return _checked(given, Problems(), "")
+
+
+def complete(config: RunConfig) -> RunConfig:
+    """A configuration built in Python, checked, with the chosen factories' defaults filled in."""
+    return from_dict(to_dict(config))
+
+
+def _checked(given: Mapping[str, object], problems: Problems, source: str) -> RunConfig:
+    config = read(RunConfig, given, catalog.registry, problems)
+    check_together(config, problems)
+    problems.raise_if_any(source)
+    return config
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """Nested dictionaries of plain values, the chosen factories' defaults included."""
+    return _section(config)
+
+
+def _section(section: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for item in fields(section):
+        value = getattr(section, item.name)
+        if isinstance(section, Chosen) and item.name == "options":
+            values |= _defaults(section) | {key: plain(v) for key, v in value.items()}
+        else:
+            values[item.name] = _section(value) if is_dataclass(value) else plain(value)
+    return values
+
+
+def _defaults(section: Any) -> dict[str, Any]:
+    registry = catalog.registry(section.kind)
+    if section.name not in registry:
+        return {}
+    settings = own_settings(type(section), registry[section.name])
+    return {name: plain(s.default) for name, s in settings.items() if s.default is not REQUIRED}
+
+
+def to_toml(config: RunConfig) -> str:
+    """The complete configuration with comments; `accord run` on it repeats the run."""
+    return toml.write(RunConfig, to_dict(complete(config)))
+
+
+def config_hash(config: RunConfig) -> str:
+    """The same for two configurations exactly when they ask for the same computation (sha256 in hex)."""
+    values = {key: value for key, value in to_dict(complete(config)).items() if key not in _NOT_HASHED}
+    values["data"] = {key: value for key, value in values["data"].items() if key not in _DATA_NOT_HASHED}
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The file's content, or a ConfigError that says what is the matter with it."""
+    try:
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder; name a TOML file")
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return values
+    except OSError as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise ConfigError(f"cannot read the configuration {path}: {reason}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text; a configuration is a TOML file") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None

@@ -1,0 +1,181 @@
+"""Every setting of a run: its default, its bounds and its meaning. The defaults are a small demo job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from accord.config.schema import Chosen
+from accord.settings import FRACTION, NOT_NEGATIVE, POSITIVE, PROPER_FRACTION, AtLeast, Range
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DataConfig(Chosen):
+    """Which data set, and where it lies."""
+
+    kind: ClassVar[str] = "dataset"
+    name: Annotated[str, "the data set; `accord list datasets`"] = "mnist5k"
+    dir: Annotated[str, "folder with the data files; empty: the ACCORD_DATA folder or the user's cache"] = ""
+    download: Annotated[bool, "fetch missing files"] = True
+    normalise: Annotated[bool, "subtract the mean and divide by the deviation of each channel"] = True
+    limit: Annotated[int, NOT_NEGATIVE, "use only this many training samples; 0: all"] = 0
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PartitionConfig(Chosen):
+    """How the data is divided among clients."""
+
+    kind: ClassVar[str] = "partition"
+    name: Annotated[str, "how to divide the data; `accord list partitions`"] = "dirichlet"
+    clients: Annotated[int, AtLeast(1), "how many clients"] = 20
+    test: Annotated[
+        Literal["matching", "holdout", "shared", "natural"],
+        "a client's test data: of its classes, held out of its own, the whole test set, or as the data says",
+    ] = "matching"
+    holdout: Annotated[float, PROPER_FRACTION, "share of a client's data, when test is holdout"] = 0.25
+    validation: Annotated[float, PROPER_FRACTION, "share of a client's train data kept for validation"] = 0.0
+    unseen: Annotated[int, NOT_NEGATIVE, "clients that never train, for judging the model on newcomers"] = 0
+    seed: Annotated[int, AtLeast(-1), "seed of the division; -1: the run's seed"] = -1
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TransformConfig(Chosen):
+    """How each client's inputs are changed."""
+
+    kind: ClassVar[str] = "transform"
+    name: Annotated[str, "change of each client's inputs; `accord list transforms`"] = "none"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModelConfig(Chosen):
+    """Which network."""
+
+    kind: ClassVar[str] = "model"
+    name: Annotated[str, "the network; `accord list models`"] = "2nn"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AlgorithmConfig(Chosen):
+    """Which federated method."""
+
+    kind: ClassVar[str] = "algorithm"
+    name: Annotated[str, "the federated method; `accord list algorithms`"] = "fedavg"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """What a client does in one round."""
+
+    epochs: Annotated[int, AtLeast(1), "passes over a client's data in a round"] = 1
+    steps: Annotated[int, NOT_NEGATIVE, "batches in a round instead of epochs; 0: use epochs"] = 0
+    batch_size: Annotated[int, NOT_NEGATIVE, "samples in a batch; 0: all of a client's data"] = 32
+    last_batch: Annotated[
+        Literal["auto", "fill", "drop", "pad"],
+        "a short last batch: top it up, leave it out, or keep it; auto: fill with batch norm, else pad",
+    ] = "auto"
+    optimizer: Annotated[Literal["sgd", "adam", "adamw"], "started afresh in every round"] = "sgd"
+    lr: Annotated[float, POSITIVE, "learning rate in the first round"] = 0.05
+    momentum: Annotated[float, PROPER_FRACTION, "momentum of sgd"] = 0.0
+    nesterov: Annotated[bool, "Nesterov's form of momentum"] = False
+    weight_decay: Annotated[float, NOT_NEGATIVE, "weight decay; decoupled with adamw"] = 0.0
+    betas: Annotated[tuple[float, float], PROPER_FRACTION, "decay factors of adam"] = (0.9, 0.999)
+    eps: Annotated[float, POSITIVE, "added to the denominator of adam"] = 1e-8
+    schedule: Annotated[
+        Literal["constant", "exponential", "cosine", "step"],
+        "learning rate over rounds; exponential and step multiply by decay, cosine goes down to min_lr",
+    ] = "constant"
+    decay: Annotated[float, Range(above=0, high=1), "factor of the exponential and step schedules"] = 0.99
+    decay_every: Annotated[int, AtLeast(1), "rounds between two decays of the step schedule"] = 1
+    min_lr: Annotated[float, NOT_NEGATIVE, "the learning rate never falls below this"] = 0.0
+    clip: Annotated[float, NOT_NEGATIVE, "largest global norm of a gradient; 0: no clipping"] = 0.0
+
+
+@dataclass(frozen=True)
+class ClientsConfig:
+    """Who takes part in a round."""
+
+    fraction: Annotated[float, Range(above=0, high=1), "share of the clients asked in a round"] = 0.5
+    count: Annotated[int, NOT_NEGATIVE, "number of clients asked in a round; 0: use fraction"] = 0
+    sampler: Annotated[
+        Literal["uniform", "weighted", "cyclic"], "who is asked: anyone, by data size, or one after another"
+    ] = "uniform"
+    minimum: Annotated[int, AtLeast(1), "fewest answers that make a round"] = 1
+    drop_rate: Annotated[float, PROPER_FRACTION, "simulated chance that a client does not answer"] = 0.0
+
+    def cohort(self, available: int) -> int:
+        """How many of `available` clients are asked in a round; halves are rounded up, one is the least."""
+        return self.count or max(1, int(self.fraction * available + 0.5))
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """What is measured, and how often."""
+
+    every: Annotated[int, AtLeast(1), "rounds between two evaluations; the last round always has one"] = 1
+    clients: Annotated[bool, "accuracy of the global model on each client's test data"] = True
+    personal: Annotated[bool, "accuracy of the clients' own models on their own test data"] = False
+    local_on_global: Annotated[bool, "accuracy of the clients' own models on the whole test set"] = False
+    drift: Annotated[bool, "how far the clients' updates point in different directions"] = False
+    map: Annotated[bool, "mean average precision of retrieval with the model's features"] = False
+    unseen_epochs: Annotated[int, NOT_NEGATIVE, "epochs in which unseen clients adapt the final model"] = 0
+    batch_size: Annotated[int, AtLeast(1), "samples in one forward pass"] = 512
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """What is kept so that a stopped run can go on."""
+
+    every: Annotated[int, NOT_NEGATIVE, "rounds between two checkpoints; 0: none"] = 1
+    keep: Annotated[int, AtLeast(1), "checkpoints kept"] = 2
+    memory_limit_mb: Annotated[int, NOT_NEGATIVE, "clients' memory held in RAM before it goes to disk"] = 1024
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Where else the metrics go."""
+
+    tensorboard: Annotated[bool, "write TensorBoard files into the run's folder"] = False
+    mlflow: Annotated[bool, "report to MLflow"] = False
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole run."""
+
+    seed: Annotated[int, NOT_NEGATIVE, "everything random in the run follows from it"] = 0
+    rounds: Annotated[int, AtLeast(1), "rounds of communication"] = 20
+    name: Annotated[str, "the run's folder below out; empty: made from algorithm, data and seed"] = ""
+    out: Annotated[str, "folder for runs"] = "runs"
+    device: Annotated[Literal["auto", "cpu", "cuda"], "auto: a GPU if there is one"] = "auto"
+    executor: Annotated[
+        Literal["auto", "sequential", "processes"], "clients one after another or on all cores at once"
+    ] = "auto"
+    workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
+    targets: Annotated[tuple[float, ...], FRACTION, "report the first round that reaches them"] = (
+        0.8,
+        0.9,
+        0.95,
+    )
+    data: DataConfig = field(default_factory=DataConfig)
+    partition: PartitionConfig = field(default_factory=PartitionConfig)
+    transform: TransformConfig = field(default_factory=TransformConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    local: LocalConfig = field(default_factory=LocalConfig)
+    clients: ClientsConfig = field(default_factory=ClientsConfig)
+    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def partition_seed(self) -> int:
+        """The seed of the division: its own, or the run's."""
+        return self.seed if self.partition.seed < 0 else self.partition.seed

@@ -1,0 +1,135 @@
+"""A model as data: an `nn.Module` used as a pure function of named parameters and buffers.
+
+The module only says what to compute; its own tensors are never trained. Two copies are kept, one in training and
+one in evaluation mode, so that a frozen model's forward can never write a running mean.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from accord.core.tensors import Tree, ordered
+from accord.errors import ConfigError
+from accord.models.network import Classifier, Fuse
+
+NORM_LAYERS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
+
+
+class Out(NamedTuple):
+    """[B, C] logits and [B, D] features, the input of the last layer."""
+
+    logits: Tensor
+    features: Tensor
+
+
+class _Both(nn.Module):
+    """Gives `functional_call` one forward that returns logits and features."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor, fuse: Fuse | None) -> Out:
+        return Out(*cast(Classifier, self.network).logits_and_features(x, fuse))
+
+
+class Model:
+    """`network` has `maps`, `neck`, `head` and `logits_and_features` (see `accord.models`)."""
+
+    def __init__(self, network: nn.Module, device: torch.device | str = "cpu") -> None:
+        if not hasattr(network, "logits_and_features"):
+            raise ConfigError(
+                f"{type(network).__name__} does not say which layer is its head: "
+                'wrap it, e.g. accord.models.adapt(module, head="fc")'
+            )
+        network = copy.deepcopy(network).to(device).requires_grad_(False)
+        self.device = torch.device(device)
+        self._train, self._reference = _Both(network), _Both(copy.deepcopy(network))
+        self._train.train()
+        self._reference.eval()
+        kinds = dict(network.named_modules())
+        self.norm_names = tuple(
+            sorted(
+                f"{prefix}.{leaf}" if prefix else leaf
+                for prefix, module in kinds.items()
+                if isinstance(module, NORM_LAYERS)
+                for leaf, _ in module.named_parameters(recurse=False)
+            )
+        )
+        self.head_prefix = str(getattr(network, "head_name", "head")) + "."
+        names = sorted(name for name, _ in network.named_parameters())
+        self.head_names = tuple(name for name in names if name.startswith(self.head_prefix))
+        self.body_names = tuple(name for name in names if not name.startswith(self.head_prefix))
+        # Layers that couple the samples of a batch forbid padding it (the plan asks).
+        self.couples_batch = any(isinstance(module, _BatchNorm) for module in network.modules())
+        self.num_features = int(getattr(network, "num_features", 0))
+
+    @property
+    def network(self) -> nn.Module:
+        """The template module (training mode)."""
+        return self._train.network
+
+    def init(self) -> tuple[Tree, Tree]:
+        """Parameters and buffers the module was made with; whoever makes it seeds its initialisers."""
+        return self.values(self.network)
+
+    def values(self, network: nn.Module) -> tuple[Tree, Tree]:
+        """A network's own parameters and buffers, e.g. pretrained ones."""
+        params = {name: p.detach().to(self.device).clone() for name, p in network.named_parameters()}
+        buffers = {name: b.detach().to(self.device).clone() for name, b in network.named_buffers()}
+        return ordered(params), ordered(buffers)
+
+    def train(
+        self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor, fuse: Fuse | None = None
+    ) -> Out:
+        """Forward in training mode. `buffers` are updated in place, so they must belong to the caller."""
+        return self._call(self._train, params, buffers, x, fuse)
+
+    def reference(
+        self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor, fuse: Fuse | None = None
+    ) -> Out:
+        """Forward in evaluation mode; writes nothing. `fuse` changes the feature maps on their way."""
+        return self._call(self._reference, params, buffers, x, fuse)
+
+    def maps(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """The feature maps in evaluation mode."""
+        caught: list[Tensor] = []
+
+        def catch(maps: Tensor) -> Tensor:
+            caught.append(maps)
+            return maps
+
+        self.reference(params, buffers, x, catch)
+        return caught[0]
+
+    def head(self, params: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        """Logits of given features."""
+        prefix = self.head_prefix
+        own = {name[len(prefix) :]: t for name, t in params.items() if name.startswith(prefix)}
+        module = self.network.get_submodule(prefix[:-1])
+        return cast(Tensor, functional_call(module, own, (features,)))
+
+    @staticmethod
+    def _call(
+        both: nn.Module,
+        params: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+        x: Tensor,
+        fuse: Fuse | None,
+    ) -> Out:
+        values = {f"network.{name}": t for name, t in params.items()}
+        values.update((f"network.{name}", t) for name, t in buffers.items())
+        return cast(Out, functional_call(both, values, (x, fuse)))
+
+    def module(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
+        """An ordinary trained `nn.Module` in evaluation mode, for the user to keep."""
+        network = copy.deepcopy(self._reference.network).cpu()
+        network.load_state_dict({k: v.cpu() for k, v in {**params, **buffers}.items()}, strict=False)
+        return network.requires_grad_(True).eval()

@@ -1,0 +1,121 @@
+"""Optimizers without hidden state, and learning-rate schedules.
+
+`update` overwrites the parameters and the optimizer state it is given: both belong to the task that made them (see
+`core/task.py`). The learning rate is a tensor, so that a captured step can be replayed with another one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from accord.core.tensors import Tree, Trees, zeros_like
+from accord.errors import ConfigError
+
+
+class Optimizer(Protocol):
+    """`init` makes the state for a set of parameters; `update` takes one step in place."""
+
+    def init(self, params: Tree) -> Trees:
+        """Fresh state."""
+        ...
+
+    def update(self, params: Tree, grads: Tree, state: Trees, lr: Tensor) -> None:
+        """One step."""
+        ...
+
+
+@dataclass(frozen=True)
+class SGD:
+    """w <- w - lr * v with v <- momentum * v + (g + weight_decay * w); v starts as the first gradient."""
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nesterov and self.momentum == 0:
+            raise ConfigError("local.nesterov needs momentum: set local.momentum above 0 or nesterov to false")
+
+    def init(self, params: Tree) -> Trees:
+        """Zero velocity, if any is needed: momentum * 0 + g is the first gradient itself."""
+        return {"velocity": zeros_like(params)} if self.momentum else {}
+
+    def update(self, params: Tree, grads: Tree, state: Trees, lr: Tensor) -> None:
+        """One step in place; `addcmul` reads the learning rate as a tensor and allocates nothing."""
+        for name, param in params.items():
+            grad = grads[name]
+            if self.weight_decay:
+                grad = grad.add(param, alpha=self.weight_decay)
+            if self.momentum:
+                velocity = state["velocity"][name].mul_(self.momentum).add_(grad)
+                grad = grad.add(velocity, alpha=self.momentum) if self.nesterov else velocity
+            param.addcmul_(grad, lr, value=-1)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam; with `decoupled` weight decay it is AdamW."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    decoupled: bool = False
+
+    def init(self, params: Tree) -> Trees:
+        """Zero moments and one step counter."""
+        count = torch.zeros((), dtype=next(iter(params.values())).dtype) if params else torch.zeros(())
+        if params:
+            count = count.to(next(iter(params.values())).device)
+        return {"first": zeros_like(params), "second": zeros_like(params), "count": {"steps": count}}
+
+    def update(self, params: Tree, grads: Tree, state: Trees, lr: Tensor) -> None:
+        """One step in place with bias correction."""
+        steps = state["count"]["steps"].add_(1)
+        correction1, correction2 = 1 - self.betas[0] ** steps, 1 - self.betas[1] ** steps
+        for name, param in params.items():
+            grad = grads[name]
+            if self.weight_decay and self.decoupled:
+                param.addcmul_(param.clone(), lr, value=-self.weight_decay)
+            elif self.weight_decay:
+                grad = grad.add(param, alpha=self.weight_decay)
+            first = state["first"][name].lerp_(grad, 1 - self.betas[0])
+            second = state["second"][name].mul_(self.betas[1]).addcmul_(grad, grad, value=1 - self.betas[1])
+            denominator = (second / correction2).sqrt_().add_(self.eps)
+            param.addcmul_(first / denominator, lr / correction1, value=-1)
+
+
+def clip_by_norm(grads: Tree, limit: float) -> Tree:
+    """Scaled down to a global norm of at most `limit`; the direction is kept."""
+    norm = torch.stack([g.detach().pow(2).sum() for g in grads.values()]).sum().sqrt()
+    factor = (limit / (norm + 1e-12)).clamp(max=1.0)
+    return {name: g * factor for name, g in grads.items()}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate of a round; constant within it.
+
+    exponential: lr * decay^round; step: lr * decay^(round // every); cosine: from lr to min_lr over all rounds.
+    """
+
+    lr: float
+    kind: str = "constant"
+    decay: float = 1.0
+    every: int = 1
+    min_lr: float = 0.0
+    rounds: int = 1
+
+    def at(self, round: int) -> float:
+        """The rate in `round` (0 is the first)."""
+        if self.kind == "constant":
+            return self.lr
+        if self.kind == "cosine":
+            share = min(round / max(self.rounds, 1), 1.0)
+            return self.min_lr + (self.lr - self.min_lr) * 0.5 * (1 + math.cos(math.pi * share))
+        power = round if self.kind == "exponential" else round // self.every
+        return max(self.lr * self.decay**power, self.min_lr)

@@ -1,0 +1,50 @@
+"""Which samples a client sees in which step. The one place that knows about epochs, batches and the last of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+LastBatch = Literal["fill", "drop", "pad"]
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Local work: `epochs` passes over the data, or exactly `steps` batches when that is above zero.
+
+    The last batch of an epoch, when the data does not divide evenly:
+    `fill` tops it up with samples from the start of the same epoch's order, `drop` leaves it out, `pad` keeps it
+    short (executors that need equal shapes add rows of weight 0). A batch is never larger than the client's data.
+    """
+
+    epochs: int = 1
+    steps: int = 0
+    batch_size: int = 32  # 0: all of the client's data
+    last_batch: LastBatch = "pad"
+
+    def schedule(self, rng: np.random.Generator, examples: int) -> list[Indices]:
+        """Positions in the client's data, one array per step."""
+        if examples == 0 or (self.epochs == 0 and self.steps == 0):
+            return []
+        batches: list[Indices] = []
+        epoch = 0
+        while epoch < self.epochs if self.steps == 0 else len(batches) < self.steps:
+            new = self._epoch(rng.permutation(examples))
+            if not new:  # `drop` with fewer samples than a batch: nothing to train on
+                return []
+            batches += new
+            epoch += 1
+        return batches[: self.steps] if self.steps else batches
+
+    def _epoch(self, order: Indices) -> list[Indices]:
+        size = self.batch_size or len(order)
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        if len(batches[-1]) < size:
+            if self.last_batch == "drop":
+                batches.pop()
+            elif self.last_batch == "fill" and len(batches) > 1:
+                batches[-1] = np.concatenate([batches[-1], order[: size - len(batches[-1])]])
+        return batches

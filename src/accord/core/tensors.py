@@ -1,0 +1,108 @@
+"""Named sets of tensors and the few operations everything else is written with.
+
+A `Tree` is one named set (`{"conv1.weight": ...}`), `Trees` a named set of those (`{"model": ..., "control": ...}`).
+Names are kept sorted at every boundary: sums run in the order of the names, so the order is part of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+Tree = dict[str, Tensor]
+Trees = dict[str, Tree]
+
+
+def ordered(tree: Mapping[str, Tensor]) -> Tree:
+    """The same tensors, names sorted."""
+    return {name: tree[name] for name in sorted(tree)}
+
+
+def ordered_trees(trees: Mapping[str, Mapping[str, Tensor]]) -> Trees:
+    """The same trees, all names sorted."""
+    return {name: ordered(trees[name]) for name in sorted(trees)}
+
+
+def map_tree(function: Callable[..., Tensor], *trees: Mapping[str, Tensor]) -> Tree:
+    """`function` applied name by name; all trees hold the names of the first."""
+    return {name: function(*(tree[name] for tree in trees)) for name in trees[0]}
+
+
+def clone(tree: Mapping[str, Tensor]) -> Tree:
+    """A copy that may be overwritten."""
+    return {name: tensor.detach().clone() for name, tensor in tree.items()}
+
+
+def zeros_like(tree: Mapping[str, Tensor]) -> Tree:
+    """Zeros in the shape of `tree`."""
+    return {name: torch.zeros_like(tensor) for name, tensor in tree.items()}
+
+
+def add(a: Mapping[str, Tensor], b: Mapping[str, Tensor], scale: float | Tensor = 1.0) -> Tree:
+    """`a + scale * b`."""
+    return {name: a[name] + scale * b[name] for name in a}
+
+
+def subtract(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Tree:
+    """`a - b`."""
+    return {name: a[name] - b[name] for name in a}
+
+
+def scale(tree: Mapping[str, Tensor], factor: float | Tensor) -> Tree:
+    """`factor * tree`."""
+    return {name: factor * tensor for name, tensor in tree.items()}
+
+
+def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Tensor:
+    """Inner product over all names, differentiable."""
+    return torch.stack([(a[name] * b[name]).sum() for name in sorted(a)]).sum()
+
+
+def squared_norm(tree: Mapping[str, Tensor]) -> Tensor:
+    """Sum of squares over all names, differentiable."""
+    return dot(tree, tree)
+
+
+def flatten(tree: Mapping[str, Tensor]) -> Tensor:
+    """All values in one vector, in the order of the sorted names."""
+    return torch.cat([tree[name].reshape(-1) for name in sorted(tree)])
+
+
+def unflatten(vector: Tensor, like: Mapping[str, Tensor]) -> Tree:
+    """The inverse of `flatten`."""
+    names = sorted(like)
+    pieces = torch.split(vector, [like[name].numel() for name in names])
+    return {name: piece.view_as(like[name]) for name, piece in zip(names, pieces, strict=True)}
+
+
+def join(trees: Mapping[str, Mapping[str, Tensor]]) -> Tree:
+    """Trees as one flat tree with wire names: `control/conv1.weight`."""
+    return {f"{name}/{leaf}": trees[name][leaf] for name in sorted(trees) for leaf in sorted(trees[name])}
+
+
+def split(flat: Mapping[str, Tensor]) -> Trees:
+    """The inverse of `join` (a tree without leaves does not survive it, which is fine: it says nothing)."""
+    trees: Trees = {}
+    for wire_name in sorted(flat):
+        name, leaf = wire_name.split("/", 1)
+        trees.setdefault(name, {})[leaf] = flat[wire_name]
+    return trees
+
+
+def num_bytes(trees: Mapping[str, Mapping[str, Tensor]]) -> int:
+    """Bytes of all values, as they would travel."""
+    return sum(t.numel() * t.element_size() for tree in trees.values() for t in tree.values())
+
+
+def finite(trees: Mapping[str, Mapping[str, Tensor]]) -> bool:
+    """Whether every floating-point value is a number (the sum of a tensor is not, if one value is not)."""
+    sums = [t.sum() for tree in trees.values() for t in tree.values() if t.is_floating_point()]
+    if not sums:
+        return True
+    total = torch.stack([s.double() for s in sums])
+    if bool(torch.isfinite(total).all()):
+        return True
+    # A huge but finite tensor can overflow its own sum: look at the values before calling it broken.
+    return all(bool(torch.isfinite(t).all()) for tree in trees.values() for t in tree.values() if t.is_floating_point())

@@ -1,0 +1,138 @@
+"""The values that travel between server and clients. K clients, S steps, B batch, C classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from accord.core.keys import Key
+from accord.core.tensors import Tree, Trees
+
+State = Trees  # all the server remembers; counters and histories are tensors too
+Carry = dict[str, Any]  # what a task keeps between its own steps; never leaves the client
+
+
+class ClientData(NamedTuple):
+    """A client's own samples, as the task may see them."""
+
+    x: Tensor
+    y: Tensor
+    test_x: Tensor  # empty unless the run measures personal accuracy
+    test_y: Tensor
+    num_classes: int
+
+    def class_counts(self) -> Tensor:
+        """[C] how many training samples of each class the client holds."""
+        return torch.bincount(self.y, minlength=self.num_classes)
+
+
+class Job(NamedTuple):
+    """All a client is given."""
+
+    shared: Trees  # the same for every client of this exchange
+    private: Trees  # addressed to this client
+    memory: Trees  # what it kept from earlier rounds
+    info: Tree  # 0-d tensors: client, round, examples, steps, lr
+    data: ClientData  # its own samples; read in begin and finish, where nothing is captured
+
+
+class Batch(NamedTuple):
+    """One minibatch. `weight` 0 marks padding; `noise` holds random tensors drawn beforehand."""
+
+    x: Tensor
+    y: Tensor  # [B] labels, or [B, C] soft labels
+    weight: Tensor
+    index: Tensor  # type: ignore[assignment]  # [B] positions in the client's own data: what `begin` computed per sample is found by it
+    noise: Tree
+
+
+class Result(NamedTuple):
+    """`reply` travels to the server, `memory` stays with the client, `metrics` are 0-d sums."""
+
+    reply: Trees
+    memory: Trees
+    metrics: Tree
+
+
+class World(NamedTuple):
+    """What the server knows of the federation in this round."""
+
+    round: int
+    clients: Sequence[int]  # those that may be asked
+    sizes: np.ndarray[Any, np.dtype[np.int64]]  # [K] training samples of every client
+    key: Key
+
+
+@dataclass(frozen=True)
+class Replies:
+    """Answers ordered by client id, never by arrival. Clients that failed are in `missing`, with the reason."""
+
+    ids: tuple[int, ...]
+    results: tuple[Result, ...]
+    examples: Tensor  # [k] training samples of those who answered
+    missing: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def each(self, tree: str) -> Iterator[Tree]:
+        """One client's tree after the other."""
+        return (result.reply[tree] for result in self.results)
+
+    def has(self, tree: str) -> bool:
+        """Whether the clients sent such a tree."""
+        return bool(self.results) and tree in self.results[0].reply
+
+    def stacked(self, tree: str) -> Tree:
+        """[k, ...] tensors."""
+        first = self.results[0].reply[tree]
+        return {name: torch.stack([one[name] for one in self.each(tree)]) for name in first}
+
+    def weights(self, by: str = "examples") -> Tensor:
+        """[k] float64 weights that sum to one: by training samples, or `uniform`."""
+        if by == "examples":
+            counts = self.examples.double()
+        elif by == "uniform":
+            counts = torch.ones(len(self), dtype=torch.float64)
+        else:
+            raise ValueError(f"unknown weighting {by!r}; allowed: examples, uniform")
+        return counts / counts.sum()
+
+    def mean(self, tree: str, weight: str | Tensor = "examples") -> Tree:
+        """Weighted mean, one client after the other so that they are never stacked."""
+        weights = self.weights(weight) if isinstance(weight, str) else weight
+        return weighted_sum(self.each(tree), weights)
+
+    def metric(self, name: str) -> Tensor:
+        """[k] one metric of every client, float64."""
+        return torch.stack([result.metrics[name].double().cpu() for result in self.results])
+
+
+def weighted_sum(trees: Iterator[Tree], weights: Tensor) -> Tree:
+    """`sum_k w_k tree_k` in the given order. Integer tensors are counters: the largest is kept, never a mean."""
+    total: Tree = {}
+    for tree, weight in zip(trees, weights.tolist(), strict=True):
+        for name in sorted(tree):
+            value = tree[name]
+            if not value.is_floating_point():
+                total[name] = torch.maximum(total[name], value) if name in total else value
+            elif name in total:
+                total[name].add_(value, alpha=weight)
+            else:
+                total[name] = value * weight
+    return total
+
+
+class Exchange(Protocol):
+    """The only door between server and clients."""
+
+    def __call__(
+        self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
+    ) -> Replies:
+        """Ask `clients` to run the named task."""
+        ...

@@ -1,0 +1,167 @@
+"""The one in-memory form of federated data: tensors once, an index list per client.
+
+N samples, K clients. A pool holds all samples of the train or the test part; clients hold positions in a pool,
+so a hundred thousand clients cost their index lists and nothing more. Pixels stay bytes until they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from accord.errors import DataError
+
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Samples and labels. Byte images become floats in [0, 1], then `(x - mean) / std` per channel."""
+
+    x: Tensor  # [N, ...] uint8 (images, channels first) or floating point
+    y: Tensor  # [N] int64
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: Index | Tensor) -> tuple[Tensor, Tensor]:
+        """The samples at `index`, ready for a model."""
+        where = torch.as_tensor(index, device=self.y.device)
+        x = self.x.index_select(0, where)
+        if x.dtype == torch.uint8:
+            x = x.to(torch.get_default_dtype()).div_(255)
+        if self.mean:
+            shape = (1, -1) + (1,) * (x.dim() - 2)
+            x = (x - x.new_tensor(self.mean).view(shape)) / x.new_tensor(self.std).view(shape)
+        return x, self.y.index_select(0, where)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a loader returns: a train and a test pool, and what is known about the samples."""
+
+    name: str
+    train: Pool
+    test: Pool
+    classes: tuple[str, ...]
+    train_domains: Index | None = None  # [N] domain of each train sample (PACS)
+    test_domains: Index | None = None
+    train_clients: Index | None = None  # [N] natural client ids, 0..K-1
+    test_clients: Index | None = None
+    note: str = ""  # printed beside every result, e.g. "32 x 32, recompressed copy"
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are, present in the data or not."""
+        return len(self.classes)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """K ragged index lists in two flat arrays: client k holds `order[offsets[k]:offsets[k + 1]]`."""
+
+    order: Index
+    offsets: Index
+
+    @classmethod
+    def of(cls, lists: Iterable[npt.ArrayLike]) -> Groups:
+        """Pack one index list per client."""
+        arrays = [np.asarray(rows, dtype=np.int64).reshape(-1) for rows in lists]
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(a) for a in arrays], out=offsets[1:])
+        return cls(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), offsets)
+
+    @classmethod
+    def by_id(cls, ids: Index, clients: int) -> Groups:
+        """Group positions by a client id per sample; order within a client is kept."""
+        counts = np.bincount(ids, minlength=clients)
+        return cls(np.argsort(ids, kind="stable").astype(np.int64), np.concatenate([[0], np.cumsum(counts)]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, client: int) -> Index:
+        return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+    @property
+    def sizes(self) -> Index:
+        """[K] samples per client."""
+        return np.diff(self.offsets)
+
+
+class ClientTransform(Protocol):
+    """A fixed change of a client's inputs (its rotation, its pixel permutation); deterministic in its arguments."""
+
+    def __call__(self, client: int, index: Index, x: Tensor) -> Tensor:
+        """Inputs `x` of `client`, found at pool positions `index`, changed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The whole test pool under one change of its inputs; global accuracy is the mean over environments."""
+
+    name: str
+    change: Callable[[Tensor], Tensor]
+
+
+def unchanged(x: Tensor) -> Tensor:
+    """The identity, the usual single test environment."""
+    return x
+
+
+Split = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """A data set divided among clients."""
+
+    name: str
+    train_pool: Pool
+    test_pool: Pool
+    num_classes: int
+    train: Groups  # positions in train_pool
+    validation: Groups  # positions in train_pool; empty lists where nothing is held out
+    test: Groups  # positions in the pool named by test_from
+    test_from: Literal["train", "test"] = "test"
+    transform: ClientTransform | None = None
+    environments: Sequence[Environment] = (Environment("test", unchanged),)
+    unseen: frozenset[int] = field(default_factory=frozenset)  # clients never asked to train
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not len(self.train) == len(self.validation) == len(self.test):
+            raise DataError(
+                f"train, validation and test must list the same clients; got {len(self.train)}, "
+                f"{len(self.validation)} and {len(self.test)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    @property
+    def sizes(self) -> Index:
+        """[K] training samples per client."""
+        return self.train.sizes
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return tuple(self.train_pool.x.shape[1:])
+
+    def client(self, client: int, split: Split = "train") -> tuple[Tensor, Tensor]:
+        """Inputs and labels of one client, its transform applied."""
+        groups = {"train": self.train, "validation": self.validation, "test": self.test}[split]
+        pool = self.test_pool if split == "test" and self.test_from == "test" else self.train_pool
+        index = groups[client]
+        x, y = pool.take(index)
+        return (x if self.transform is None else self.transform(client, index, x)), y

@@ -1,0 +1,102 @@
+"""Checks made before any work: settings against their annotations, labels against the class list."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from accord.data.federated import Dataset, Index, Pool
+from accord.errors import ConfigError, DataError, nearest
+from accord.settings import Range
+
+
+def check_settings(what: str, factory: Callable[..., object], settings: Mapping[str, object]) -> None:
+    """Hold `settings` against the keyword-only arguments of `factory`: names, types and ranges."""
+    parameters = inspect.signature(factory).parameters.values()
+    allowed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    hints = get_type_hints(factory, include_extras=True)
+    for name, value in settings.items():
+        if name not in allowed:
+            known = f"Allowed: {', '.join(allowed)}." if allowed else "It has no settings."
+            raise ConfigError(f"{what} has no setting {name!r}.{nearest(name, allowed)} {known}")
+        check_value(f"{what}: {name}", value, hints[name])
+
+
+def check_value(what: str, value: object, hint: object) -> None:
+    """Check one value against an annotation such as `Annotated[float, Range(above=0), "doc"]`."""
+    base, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if get_origin(base) is Literal:
+        words = [str(word) for word in get_args(base)]
+        if not isinstance(value, str) or value not in words:
+            hint_text = nearest(value, words) if isinstance(value, str) else ""
+            raise ConfigError(f"{what} is {value!r}.{hint_text} Allowed: {', '.join(words)}.")
+        return
+    if base is bool and not isinstance(value, bool | np.bool_):
+        raise ConfigError(f"{what} must be true or false, not {value!r}")
+    if base is int and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
+        raise ConfigError(f"{what} must be a whole number, not {value!r}")
+    if base is float and not is_finite_number(value):
+        raise ConfigError(f"{what} must be a finite number, not {value!r}")
+    if isinstance(value, int | float | np.integer | np.floating):
+        for bounds in extras:
+            if isinstance(bounds, Range) and float(value) not in bounds:
+                raise ConfigError(f"{what} is {value}, but must be {bounds}")
+
+
+def is_finite_number(value: object) -> bool:
+    """Whether `value` is a number that is neither infinite nor NaN; True and False are not numbers here."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return math.isfinite(value)
+
+
+def labels_of(pool: Pool, num_classes: int, part: str = "train") -> Index:
+    """The labels of a pool as a NumPy array, every one of them a class number."""
+    if pool.y.dim() != 1 or len(pool.x) != len(pool.y):
+        raise DataError(
+            f"the {part} part needs one label per sample; got inputs of shape {tuple(pool.x.shape)} "
+            f"and labels of shape {tuple(pool.y.shape)}"
+        )
+    if pool.y.dtype.is_floating_point or pool.y.dtype.is_complex:
+        raise DataError(f"labels of the {part} part must be whole numbers, not {pool.y.dtype}")
+    labels = pool.y.detach().cpu().numpy().astype(np.int64)
+    if len(labels) and (labels.min() < 0 or labels.max() >= num_classes):
+        bad = np.flatnonzero((labels < 0) | (labels >= num_classes))
+        raise DataError(
+            f"{len(bad)} labels of the {part} part are not class numbers, the first is {labels[bad[0]]} at "
+            f"position {bad[0]}; {num_classes} classes allow 0 to {num_classes - 1}. Renumber from 0"
+        )
+    return labels
+
+
+def check_dataset(dataset: Dataset) -> Index:
+    """Refuse a data set that cannot be partitioned; returns the train labels."""
+    if dataset.num_classes < 1:
+        raise DataError(f"data set {dataset.name!r} lists no classes")
+    if not len(dataset.train):
+        raise DataError(f"data set {dataset.name!r} has no training samples")
+    return labels_of(dataset.train, dataset.num_classes)
+
+
+def check_clients(clients: object) -> int:
+    """The number of clients, a whole number of at least one."""
+    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
+        raise ConfigError(f"clients must be a whole number of at least 1, not {clients!r}")
+    return int(clients)
+
+
+def check_ids(ids: Index | None, pool: Pool, what: str) -> Index:
+    """Per-sample ids (domains, natural clients): there, one for each sample, none negative."""
+    if ids is None:
+        raise DataError(f"this data set has no {what}; choose a partition that needs only labels")
+    ids = np.asarray(ids)
+    if ids.shape != (len(pool),) or not np.issubdtype(ids.dtype, np.integer) or (len(ids) and ids.min() < 0):
+        raise DataError(
+            f"{what} must be one whole number of at least 0 for each of the {len(pool)} samples; "
+            f"got shape {ids.shape}, type {ids.dtype}"
+        )
+    return ids.astype(np.int64)

@@ -1,0 +1,1 @@
+"""Carries out rounds: executors, client memory, evaluation, checkpoints."""

@@ -1,0 +1,139 @@
+"""From a configuration to the objects a run needs. Everything that can be refused is refused here, before any work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from accord.algorithms import ALGORITHMS
+from accord.core.algorithm import Algorithm, Sampler, Setup
+from accord.core.keys import Key
+from accord.core.model import Model
+from accord.core.optim import SGD, Adam, Optimizer, Schedule
+from accord.core.plan import Plan
+from accord.data.datasets import load_dataset
+from accord.data.federate import federate
+from accord.data.federated import Dataset, FederatedData, Groups
+from accord.errors import ConfigError, DataError
+from accord.models import MODELS
+from accord.sampling import Cyclic, Uniform, Weighted
+
+if TYPE_CHECKING:
+    from accord.config import RunConfig
+
+
+def build_data(config: RunConfig, dataset: Dataset | None = None) -> FederatedData:
+    """Load the data set (unless one is given) and deal it to the clients."""
+    data, part = config.data, config.partition
+    if dataset is None:
+        folder = Path(data.dir) if data.dir else None
+        dataset = load_dataset(
+            data.name, folder, download=data.download, normalise=data.normalise, **dict(data.options)
+        )
+    return federate(
+        dataset,
+        clients=part.clients,
+        partition=part.name,
+        partition_settings=dict(part.options),
+        transform=config.transform.name,
+        transform_settings=dict(config.transform.options),
+        test=part.test,
+        holdout=part.holdout,
+        validation=part.validation,
+        unseen=part.unseen,
+        limit=data.limit or None,
+        seed=config.partition_seed,
+    )
+
+
+def check_data(data: FederatedData) -> None:
+    """Labels in range and finite inputs, whoever made the data."""
+    for name, pool in (("train", data.train_pool), ("test", data.test_pool)):
+        if not len(pool):
+            raise DataError(f"the {name} data is empty")
+        low, high = int(pool.y.min()), int(pool.y.max())
+        if low < 0 or high >= data.num_classes:
+            raise DataError(
+                f"{name} labels go from {low} to {high}, but there are {data.num_classes} classes: labels must lie "
+                f"in 0..{data.num_classes - 1}"
+            )
+        if pool.x.is_floating_point() and not bool(torch.isfinite(pool.x).all()):
+            rows = (~torch.isfinite(pool.x.flatten(1)).all(1)).nonzero().flatten()
+            raise DataError(
+                f"{len(rows)} {name} samples hold NaN or infinity, the first at position {int(rows[0])}: remove them"
+            )
+    if not (data.sizes > 0).any():
+        raise DataError("no client has training data: use fewer clients or another partition")
+
+
+def pooled(data: FederatedData) -> FederatedData:
+    """The union of all training clients as one client."""
+    members = [k for k in range(len(data)) if k not in data.unseen]
+    union = np.sort(np.concatenate([data.train[k] for k in members]))
+    if data.transform is not None:
+        raise ConfigError("algorithm centralized cannot pool clients that see transformed inputs: set transform none")
+    one, none = Groups.of([union]), Groups.of([[]])
+    return replace(data, train=one, validation=none, test=none, unseen=frozenset())
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the GPU where there is one."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device = 'cuda', but torch sees no GPU here; use device = 'auto' or 'cpu'")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def build_model(config: RunConfig, data: FederatedData, network: nn.Module | None, device: torch.device) -> Model:
+    """The named model, drawn from the run's seed; or the user's own, with the weights it came with."""
+    if network is not None:
+        return Model(network, device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(Key(config.seed).number("model"))
+        return Model(MODELS[config.model.name](data.sample_shape, data.num_classes, **config.model.options), device)
+
+
+def build_setup(config: RunConfig, data: FederatedData, model: Model) -> Setup:
+    """The settings every method of a comparison shares."""
+    local = config.local
+    free = local.last_batch == "auto"
+    policy: Any = ("fill" if model.couples_batch else "pad") if free else local.last_batch
+    members = int((data.sizes > 0).sum()) - len(data.unseen)
+    return Setup(
+        model=model,
+        optimizer=_optimizer(config),
+        plan=Plan(local.epochs, local.steps, local.batch_size, policy),
+        schedule=Schedule(local.lr, local.schedule, local.decay, local.decay_every, local.min_lr, config.rounds),
+        sampler=_sampler(config, members),
+        num_clients=len(data) - len(data.unseen),
+        num_classes=data.num_classes,
+        rounds=config.rounds,
+        clip=local.clip,
+        free_last_batch=free,
+    )
+
+
+def _optimizer(config: RunConfig) -> Optimizer:
+    local = config.local
+    if local.optimizer == "sgd":
+        return SGD(local.momentum, local.weight_decay, local.nesterov)
+    return Adam(local.betas, local.eps, local.weight_decay, decoupled=local.optimizer == "adamw")
+
+
+def _sampler(config: RunConfig, members: int) -> Sampler:
+    clients = config.clients
+    kinds: dict[str, type[Uniform] | type[Weighted] | type[Cyclic]] = {
+        "uniform": Uniform,
+        "weighted": Weighted,
+        "cyclic": Cyclic,
+    }
+    return kinds[clients.sampler](clients.cohort(members))
+
+
+def build_algorithm(config: RunConfig, setup: Setup) -> Algorithm:
+    """The named method with its own settings."""
+    return ALGORITHMS[config.algorithm.name](setup, **config.algorithm.options)

@@ -1,0 +1,134 @@
+"""One client runs one task: the code every executor, and a remote node, ends up in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from accord.core.keys import Key
+from accord.core.task import Task
+from accord.core.tensors import Tree, Trees, finite
+from accord.core.types import Batch, ClientData, Job, Result
+from accord.data.federated import FederatedData
+from accord.errors import DivergedError
+
+
+@dataclass(frozen=True)
+class Work:
+    """One client's share of a request."""
+
+    client: int
+    private: Trees
+    memory: Trees | None  # None: the client is seen for the first time
+
+
+@dataclass(frozen=True)
+class Request:
+    """A named task for a cohort."""
+
+    task: str
+    round: int
+    lr: float
+    shared: Trees
+    works: Sequence[Work]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A result, or the reason why there is none. `fatal` ends the run (diverged training)."""
+
+    client: int
+    result: Result | None
+    error: str = ""
+    fatal: bool = False
+
+
+class Executor(Protocol):
+    """Runs requests; the order of the answers is the executor's own business."""
+
+    def run(self, request: Request) -> list[Answer]:
+        """All answers."""
+        ...
+
+    def close(self) -> None:
+        """Give back processes and memory."""
+        ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where clients live: their data, the run's key, the device."""
+
+    data: FederatedData
+    key: Key
+    device: torch.device
+    with_test: bool = False  # hand clients their own test data (personal accuracy)
+
+    def client_data(self, client: int) -> ClientData:
+        """A client's own samples on the device."""
+        x, y = self.data.client(client)
+        test = self.data.client(client, "test") if self.with_test else (x[:0], y[:0])
+        x, y, test_x, test_y = (t.to(self.device) for t in (x, y, *test))
+        return ClientData(x, y, test_x, test_y, self.data.num_classes)
+
+
+def run_client(site: Site, task: Task, request: Request, work: Work) -> Result:
+    """begin, the planned steps, finish. The same bits wherever it runs."""
+    client, round = work.client, request.round
+    data = site.client_data(client)
+    batches = task.plan.schedule(site.key.at(f"order.{request.task}", round, client), len(data.y))
+    widest = max((len(batch) for batch in batches), default=0)
+    draws = task.noise(site.key.at(f"noise.{request.task}", round, client), len(batches), widest)
+    noise = {name: as_tensor(values, site.device) for name, values in draws.items()}
+    info: Tree = {
+        "client": torch.tensor(client),
+        "round": torch.tensor(round),
+        "examples": torch.tensor(len(data.y)),
+        "steps": torch.tensor(float(len(batches))),
+        "lr": torch.tensor(request.lr, dtype=torch.get_default_dtype()),
+    }
+    info = {name: value.to(site.device) for name, value in info.items()}
+    job = Job(request.shared, work.private, work.memory or {}, info, data)
+    if work.memory is None:
+        job = job._replace(memory=task.first_memory(job))
+    # Dropout draws from torch's own generator: seed it by address, and leave the caller's untouched.
+    devices = [site.device] if site.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(site.key.number(f"torch.{request.task}", round, client))
+        carry = task.begin(job)
+        for number, rows in enumerate(batches):
+            index = torch.from_numpy(np.ascontiguousarray(rows)).to(site.device)
+            batch = Batch(
+                data.x.index_select(0, index),
+                data.y.index_select(0, index),
+                torch.ones(len(rows), dtype=info["lr"].dtype, device=site.device),
+                index,
+                {name: values[number] for name, values in noise.items()},
+            )
+            carry = task.step(job, carry, batch)
+        result = task.finish(job, carry)
+    check_finite(result, round, client)
+    return result
+
+
+def as_tensor(values: np.ndarray, device: torch.device) -> torch.Tensor:
+    """Drawn numbers in the precision models are trained in."""
+    tensor = torch.from_numpy(np.ascontiguousarray(values))
+    return tensor.to(device, torch.get_default_dtype() if tensor.is_floating_point() else tensor.dtype)
+
+
+def check_finite(result: Result, round: int, client: int) -> None:
+    """Stop at the client that diverged, instead of averaging its NaN into everyone's model."""
+    metrics = {name: float(value) for name, value in result.metrics.items()}
+    loss = metrics["loss"] / max(metrics["seen"], 1.0) if {"loss", "seen"} <= metrics.keys() else 0.0
+    if np.isfinite(loss) and finite(result.reply) and finite(result.memory):
+        return
+    raise DivergedError(
+        f"training diverged in round {round + 1} on client {client}: mean loss {loss:g}, "
+        f"{'weights not finite' if np.isfinite(loss) else 'loss not finite'}. "
+        "Lower local.lr, set local.clip (e.g. 10), or check the client's data."
+    )

@@ -1,0 +1,255 @@
+"""A whole run, top to bottom: build, rounds, evaluation, logs, checkpoints, summary."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from accord.config import RunConfig, complete, config_hash, load_config, to_toml
+from accord.core.algorithm import Algorithm
+from accord.core.keys import Key
+from accord.core.types import Replies, State, World
+from accord.data.federated import Dataset, FederatedData
+from accord.engine import evaluate as judge
+from accord.engine.build import (
+    build_algorithm,
+    build_data,
+    build_model,
+    build_setup,
+    check_data,
+    choose_device,
+    pooled,
+)
+from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
+from accord.engine.client import Executor, Site
+from accord.engine.exchange import LocalExchange
+from accord.engine.files import write_atomic
+from accord.engine.logs import RunLogs, new_folder, versions
+from accord.engine.processes import Processes, can_fork, cores
+from accord.engine.sequential import Sequential
+from accord.engine.store import ClientStore
+from accord.engine.summary import measure_drift, measure_local_models, personal_record, summarise
+from accord.engine.unseen import unseen_curve
+from accord.errors import CheckpointError
+from accord.observe import Observer
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The trained model (None for methods without a global one), the metrics per round, the summary, the folder."""
+
+    model: nn.Module | None
+    metrics: list[Record]
+    summary: Record
+    folder: Path
+
+
+def run(
+    config: RunConfig,
+    *,
+    data: FederatedData | Dataset | None = None,
+    model: nn.Module | None = None,
+    observers: Sequence[Observer] = (),
+) -> Outcome:
+    """Start a new run. `data` and `model` replace the configuration's own, for data and networks that have no name."""
+    config = complete(config)
+    federation = _Federation(config, data, model)
+    folder = new_folder(config)
+    write_atomic(folder / "config.toml", to_toml(config))
+    return federation.carry_out(folder, observers)
+
+
+def resume(
+    folder: Path | str,
+    *,
+    data: FederatedData | Dataset | None = None,
+    model: nn.Module | None = None,
+    observers: Sequence[Observer] = (),
+) -> Outcome:
+    """Go on with a run that was stopped, to the same bits. Own data and networks must be given again."""
+    folder = Path(folder)
+    if not (folder / "config.toml").is_file():
+        raise CheckpointError(f"{folder} holds no run: there is no config.toml in it")
+    return _Federation(load_config(folder / "config.toml"), data, model).carry_out(folder, observers)
+
+
+class _Federation:
+    """Everything that is built once, and checked before anything is written."""
+
+    def __init__(self, config: RunConfig, data: FederatedData | Dataset | None, network: nn.Module | None) -> None:
+        self.config = config
+        self.device = choose_device(config.device)
+        self.data = data if isinstance(data, FederatedData) else build_data(config, data)
+        check_data(self.data)
+        self.model = build_model(config, self.data, network, self.device)
+        self.algorithm: Algorithm = build_algorithm(config, build_setup(config, self.data, self.model))
+        self.train_data = pooled(self.data) if self.algorithm.pools_data else self.data
+        self.key = Key(config.seed)
+        sizes = self.train_data.sizes
+        self.members = [k for k in range(len(self.train_data)) if sizes[k] > 0 and k not in self.train_data.unseen]
+
+    def world(self, round: int) -> World:
+        """What the server knows in `round`."""
+        return World(round, self.members, self.train_data.sizes, self.key)
+
+    def executor(self, done: Callable[[int, int], None]) -> Executor:
+        """Processes where they pay, the plain loop elsewhere."""
+        site = Site(self.train_data, self.key, self.device, self.config.evaluate.personal)
+        name, tasks = self.config.executor, self.algorithm.tasks
+        if name == "auto":
+            pays = self.device.type == "cpu" and can_fork() and len(self.members) > 1 and cores() > 1
+            name = "processes" if pays else "sequential"
+        if name == "processes":
+            return Processes(site, tasks, self.config.workers, done)
+        return Sequential(site, tasks, done)
+
+    def carry_out(self, folder: Path, observers: Sequence[Observer]) -> Outcome:
+        """All rounds that are still to do."""
+        config, algorithm = self.config, self.algorithm
+        place = {"round": 0}
+
+        def client_done(done: int, total: int) -> None:
+            for observer in observers:
+                observer.client_done(place["round"] + 1, "train", done, total)
+
+        checkpoints = Checkpoints(folder / "checkpoint", config_hash(config), max(config.checkpoint.keep, 1))
+        store = ClientStore(checkpoints.clients_folder, self.train_data.sizes, config.checkpoint.memory_limit_mb << 20)
+        snapshot, refused = checkpoints.newest(store)
+        logs = RunLogs(folder, snapshot.round if snapshot else 0)
+        for reason in refused:
+            logs.note(f"checkpoint passed over: {reason}")
+        executor = self.executor(client_done)  # forked before any observer starts a thread
+        try:
+            state = self._first_state(snapshot, store, executor)
+            first = snapshot.round if snapshot else 0
+            for observer in observers:
+                observer.started(config, folder, config.rounds, first)
+            for round in range(first, config.rounds):
+                place["round"] = round
+                clock = _Clock()
+                for observer in observers:
+                    observer.phase(round + 1, "train")
+                exchange = self._exchange(executor, store, round)
+                new_state, replies = algorithm.round(state, self.world(round), exchange)
+                clock.lap("train")
+                for observer in observers:
+                    observer.phase(round + 1, "evaluate")
+                record = self._round_record(round, replies, exchange)
+                record |= self._evaluation(round, state, new_state, replies)
+                clock.lap("evaluate")
+                state = new_state
+                logs.write("metrics", record)
+                if config.checkpoint.every and (
+                    (round + 1) % config.checkpoint.every == 0 or round + 1 == config.rounds
+                ):
+                    checkpoints.save(Snapshot(round + 1, state, store.save()), store, versions())
+                    clock.lap("checkpoint")
+                logs.write("timings", {"round": round + 1, **clock.laps})
+                for observer in observers:
+                    observer.round_ended(round + 1, record)
+            summary = self._summary(state, store, executor, logs)
+        finally:
+            executor.close()
+            logs.close()
+        write_atomic(folder / "summary.json", json.dumps(summary, indent=2))
+        for observer in observers:
+            observer.ended(summary)
+        trained = self.model.module(state["model"], state["buffers"]) if algorithm.predictor(state) else None
+        return Outcome(trained, logs.read("metrics"), summary, folder)
+
+    def _first_state(self, snapshot: Snapshot | None, store: ClientStore, executor: Executor) -> State:
+        if snapshot is not None:
+            store.restore(snapshot.clients)
+            return to_device(snapshot.state, self.device)
+        world = self.world(0)
+        state = to_device(self.algorithm.init(world), self.device)
+        return self.algorithm.start(state, world, self._exchange(executor, store, 0))
+
+    def _exchange(
+        self, executor: Executor, store: ClientStore, round: int, *, keep_memory: bool = True
+    ) -> LocalExchange:
+        clients = self.config.clients
+        return LocalExchange(
+            executor,
+            store,
+            self.key,
+            round,
+            self.algorithm.schedule.at(round),
+            minimum=clients.minimum if keep_memory else 1,
+            drop_rate=clients.drop_rate if keep_memory else 0.0,
+            keep_memory=keep_memory,
+        )
+
+    def _round_record(self, round: int, replies: Replies, exchange: LocalExchange) -> Record:
+        seen = replies.metric("seen").sum()
+        record: Record = {
+            "round": round + 1,
+            "loss": float(replies.metric("loss").sum() / seen) if seen > 0 else None,
+            "cohort": list(replies.ids),
+            "bytes_up": exchange.bytes_up,
+            "bytes_down": exchange.bytes_down,
+        }
+        if exchange.missing:
+            record["missing"] = {str(k): why.strip().splitlines()[-1] for k, why in sorted(exchange.missing.items())}
+        if self.config.evaluate.personal:
+            record["personal"] = personal_record(replies)
+        return record
+
+    def _evaluation(self, round: int, old: State, new: State, replies: Replies) -> Record:
+        """Measured every `evaluate.every` rounds and in the last one."""
+        settings = self.config.evaluate
+        if (round + 1) % settings.every and round + 1 != self.config.rounds:
+            return {}
+        record: Record = {}
+        size, device = settings.batch_size, self.device
+        predictor = self.algorithm.predictor(new)
+        if predictor is not None:
+            record |= judge.evaluate_global(predictor, self.data, size, device)
+            if settings.clients and len(self.data.test.order):
+                own = judge.client_accuracies(predictor, self.data, "test", size, device)
+                record["clients"] = judge.client_record(own, self.data.test.sizes)
+            if len(self.data.validation.order):
+                held = judge.client_accuracies(predictor, self.data, "validation", size, device)
+                sizes = self.data.validation.sizes
+                record["validation_accuracy"] = float(np.nansum(held * sizes) / sizes.sum())
+            if settings.map:
+                record["map"] = judge.retrieval(predictor, self.data, size, device)
+        if settings.drift and replies.has("model") and next(replies.each("model")):
+            record["drift"] = measure_drift(old["model"], new["model"], replies)
+        if settings.local_on_global and replies.has("model"):
+            record["local_on_global"] = measure_local_models(self.model, new, replies, self.data, size, device)
+        return record
+
+    def _summary(self, state: State, store: ClientStore, executor: Executor, logs: RunLogs) -> Record:
+        config = self.config
+        summary = summarise(config, logs.read("metrics"), logs.read("timings"), self.data)
+        if config.evaluate.personal:
+            # Every client trains once more from the final state and is judged on its own test data; nothing is kept.
+            exchange = self._exchange(executor, store, config.rounds, keep_memory=False)
+            replies = exchange("train", self.members, self.algorithm.message(state))
+            summary["personal_accuracy"] = personal_record(replies)
+        if config.evaluate.unseen_epochs and self.data.unseen:
+            summary["unseen"] = unseen_curve(self.algorithm, state, self.data, self.key, self.device, config)
+        return summary
+
+
+class _Clock:
+    """Seconds per phase of a round."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = round(now - self._last, 6)
+        self._last = now

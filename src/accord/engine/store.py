@@ -1,0 +1,123 @@
+"""What clients remember between rounds: in memory, on disk when it grows past a limit.
+
+Each version of a client's memory is one immutable file named by client and round, so a checkpoint only writes the
+clients that changed, and an older checkpoint stays whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accord.core.tensors import Trees, num_bytes, ordered_trees
+from accord.engine.files import write_atomic
+from accord.errors import CheckpointError
+from accord.wire.codec import decode, encode
+
+Manifest = dict[str, list[str]]  # client -> [file name, sha256]
+
+
+class ClientStore:
+    """Memory by client id; least recently used clients leave the RAM first."""
+
+    def __init__(self, folder: Path, sizes: np.ndarray[Any, np.dtype[np.int64]], limit_bytes: int) -> None:
+        self.folder, self.sizes, self.limit = folder, sizes, limit_bytes
+        self._held: OrderedDict[int, Trees] = OrderedDict()
+        self._bytes = 0
+        self._version: dict[int, int] = {}  # the round of the last change
+        self._files: dict[int, list[str]] = {}  # [name, sha256] of the version on disk, where it is the latest
+
+    def __len__(self) -> int:
+        return len(self._version)
+
+    def clients(self) -> list[int]:
+        """Those that have memory."""
+        return sorted(self._version)
+
+    def get(self, client: int) -> Trees | None:
+        """A client's memory; None if it was never asked."""
+        if client in self._held:
+            self._held.move_to_end(client)
+            return self._held[client]
+        if client not in self._version:
+            return None
+        memory = self._read(self._files[client])
+        self._hold(client, memory)
+        return memory
+
+    def put(self, client: int, round: int, memory: Mapping[str, Any]) -> None:
+        """Trees the client returned replace those of the same name; the others stay."""
+        new = ordered_trees({**(self.get(client) or {}), **memory})
+        if not new and client not in self._version:
+            return  # a method without memory leaves no trace of who was asked
+        self._version[client] = round + 1
+        self._files.pop(client, None)
+        self._hold(client, new)
+
+    def save(self) -> Manifest:
+        """Write what changed since it was last written; say where everything lies."""
+        for client in self.clients():
+            if client not in self._files:
+                self._write(client)
+        return {str(client): self._files[client] for client in self.clients()}
+
+    def restore(self, manifest: Manifest) -> None:
+        """Take over a checkpoint's manifest; contents are read when they are needed."""
+        self._held.clear()
+        self._bytes = 0
+        self._files = {int(client): list(entry) for client, entry in manifest.items()}
+        self._version = {client: _version_of(entry[0]) for client, entry in self._files.items()}
+
+    def check(self, manifest: Manifest) -> None:
+        """Raise CheckpointError unless every file is there with its checksum."""
+        for entry in manifest.values():
+            self._bytes_of(entry)
+
+    def collect_garbage(self, kept: Iterable[Manifest]) -> None:
+        """Delete versions no kept checkpoint and no client needs."""
+        needed = {entry[0] for manifest in kept for entry in manifest.values()}
+        needed |= {entry[0] for entry in self._files.values()}
+        if self.folder.is_dir():
+            for file in self.folder.glob("*.safetensors"):
+                if file.name not in needed:
+                    file.unlink()
+
+    def _hold(self, client: int, memory: Trees) -> None:
+        if client in self._held:
+            self._bytes -= num_bytes(self._held[client])
+        self._held[client] = memory
+        self._held.move_to_end(client)
+        self._bytes += num_bytes(memory)
+        while self._bytes > self.limit and len(self._held) > 1:
+            oldest = next(iter(self._held))
+            if oldest not in self._files:
+                self._write(oldest)
+            self._bytes -= num_bytes(self._held.pop(oldest))
+
+    def _write(self, client: int) -> None:
+        data = encode(self._held[client])
+        name = f"{client}-{self._version[client]}.safetensors"
+        write_atomic(self.folder / name, data)
+        self._files[client] = [name, hashlib.sha256(data).hexdigest()]
+
+    def _read(self, entry: list[str]) -> Trees:
+        return ordered_trees(decode(self._bytes_of(entry)))
+
+    def _bytes_of(self, entry: list[str]) -> bytes:
+        path = self.folder / entry[0]
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"client memory {path} cannot be read: {error}") from error
+        if hashlib.sha256(data).hexdigest() != entry[1]:
+            raise CheckpointError(f"client memory {path} is damaged: its checksum differs")
+        return data
+
+
+def _version_of(name: str) -> int:
+    return int(name.removesuffix(".safetensors").split("-")[1])

@@ -1,0 +1,84 @@
+"""What a run comes down to, and the measurements made from the clients' replies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from accord.config import RunConfig
+from accord.core.model import Model
+from accord.core.tensors import Tree, subtract
+from accord.core.types import Replies, State
+from accord.data.federated import FederatedData
+from accord.engine.evaluate import client_record, scores
+from accord.engine.logs import versions
+from accord.metrics import cosines, rounds_to, top_mean
+
+Record = dict[str, Any]
+
+
+def summarise(config: RunConfig, metrics: Sequence[Record], timings: Sequence[Record], data: FederatedData) -> Record:
+    """`summary.json`. Methods without a global model have no accuracy of their own."""
+    evaluated = {record["round"]: record["accuracy"] for record in metrics if "accuracy" in record}
+    accuracies = list(evaluated.values())
+    clients = [record["clients"] for record in metrics if "clients" in record]
+    last = clients[-1] if clients else {}
+    summary: Record = {
+        "algorithm": config.algorithm.name,
+        "dataset": config.data.name,
+        "seed": config.seed,
+        "rounds": config.rounds,
+        "accuracy": accuracies[-1] if accuracies else None,
+        "best_accuracy": max(accuracies) if accuracies else None,
+        "top5_accuracy": top_mean(evaluated, 5) if accuracies else None,
+        "client_accuracy": {name: last[name] for name in ("best", "worst", "mean", "std") if name in last},
+        "rounds_to": {str(t): r for t, r in rounds_to(evaluated, config.targets).items()},
+        "bytes_up": sum(record["bytes_up"] for record in metrics),
+        "bytes_down": sum(record["bytes_down"] for record in metrics),
+        "seconds": round(sum(v for row in timings for k, v in row.items() if k != "round"), 3),
+        "versions": versions(),
+    }
+    held = [record["validation_accuracy"] for record in metrics if "validation_accuracy" in record]
+    if held:
+        summary["validation_accuracy"] = held[-1]
+    if data.note:
+        summary["note"] = data.note
+    return summary
+
+
+def personal_record(replies: Replies) -> Record:
+    """Accuracy of the clients' own models on their own test data: plain, and weighted by test samples."""
+    found = [r.metrics for r in replies.results if "personal_correct" in r.metrics]
+    if not found:
+        return {}
+    tested = np.array([int(m["personal_examples"]) for m in found])
+    return client_record(np.array([float(m["personal_correct"]) for m in found]) / tested, tested)
+
+
+def measure_drift(old: Tree, new: Tree, replies: Replies) -> Record:
+    """Cosine of each client's update with the step the server took."""
+    sent = next(replies.each("model"))  # personal parameters never left the clients
+    step = {name: new[name] - old[name] for name in sent}
+    found = cosines((subtract(own, old) for own in replies.each("model")), step)
+    return {"mean": float(np.mean(found)), "lowest": float(np.min(found))}
+
+
+def measure_local_models(
+    model: Model, state: State, replies: Replies, data: FederatedData, size: int, device: torch.device
+) -> Record:
+    """Accuracy of every local model on the whole test pool, its personal parameters (if any) included."""
+    everything = np.arange(len(data.test_pool))
+    found = []
+    for result in replies.results:
+        own = {**result.reply["model"], **result.reply["buffers"], **result.memory.get("personal", {})}
+        params = {name: own.get(name, t) for name, t in state["model"].items()}
+        buffers = {name: own.get(name, t) for name, t in state["buffers"].items()}
+
+        def predict(x: torch.Tensor, params: Tree = params, buffers: Tree = buffers) -> Any:
+            return model.reference(params, buffers, x)
+
+        found.append(scores(predict, data.test_pool, everything, size, device)[0].mean())
+    return client_record(np.array(found))

@@ -1,0 +1,63 @@
+"""How far clients pull apart: the cosine between each client's update and the global one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isnan
+
+import torch
+from torch import Tensor
+
+from accord.errors import DataError
+
+
+def cosines(updates: Iterable[Mapping[str, Tensor]], reference: Mapping[str, Tensor]) -> list[float]:
+    """Cosine of each update with `reference` over all tensors together; 0 where either is zero.
+
+    Sums run in float64, tensor by tensor, so no update is copied as a whole; `updates` may be a generator.
+    """
+    own = _dot(reference, reference)
+    return [_cosine(update, reference, own) for update in updates]
+
+
+def cosine(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
+    """Cosine of the angle between two named sets of tensors, in [-1, 1].
+
+    >>> cosine({"w": torch.tensor([3.0, 4.0])}, {"w": torch.tensor([1.0, 0.0])})
+    0.6
+    """
+    return _cosine(a, b, _dot(b, b))
+
+
+def _cosine(update: Mapping[str, Tensor], reference: Mapping[str, Tensor], reference_square: Tensor) -> float:
+    if update.keys() != reference.keys():
+        odd = sorted(update.keys() ^ reference.keys())
+        raise DataError(f"the two updates must hold the same tensors; only one of them has {', '.join(odd)}")
+    for name, tensor in update.items():
+        if tensor.shape != reference[name].shape:
+            raise DataError(
+                f"{name!r} has shape {tuple(tensor.shape)} in one update "
+                f"and {tuple(reference[name].shape)} in the other"
+            )
+    square = _dot(update, update)
+    product, lengths = torch.stack(
+        [_dot(update, reference), square.sqrt() * reference_square.sqrt().to(square.device)]
+    ).tolist()
+    if lengths == 0:
+        return 0.0
+    # Rounding can leave [-1, 1]. NaN stays NaN: a broken update must not pass for an idle one.
+    ratio: float = product / lengths
+    return ratio if isnan(ratio) else max(-1.0, min(1.0, ratio))
+
+
+def _dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Tensor:
+    if not a:
+        raise DataError("an update without tensors has no direction")
+    total: Tensor | None = None
+    for name in sorted(a):
+        left = a[name].detach().reshape(-1).double()
+        right = left if a is b else b[name].detach().reshape(-1).to(left)
+        term = torch.dot(left, right)
+        total = term if total is None else total + term
+    assert total is not None
+    return total

@@ -1,0 +1,24 @@
+"""Networks by name, and `adapt` for your own."""
+
+from accord.models import cct, cnn, mlp, resnet, vgg
+from accord.models.adapt import Adapted, adapt
+from accord.models.describe import Layer, count_parameters, layers, table
+from accord.models.network import Classifier, Network
+from accord.models.registry import MODELS
+
+__all__ = [
+    "MODELS",
+    "Adapted",
+    "Classifier",
+    "Layer",
+    "Network",
+    "adapt",
+    "cct",
+    "cnn",
+    "count_parameters",
+    "layers",
+    "mlp",
+    "resnet",
+    "table",
+    "vgg",
+]

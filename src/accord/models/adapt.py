@@ -1,0 +1,174 @@
+"""Any `nn.Module` as a network: name its last layer, and the features are whatever that layer is given.
+
+>>> import torch
+>>> module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+>>> network = adapt(module, head="3", example=torch.zeros(5, 2, 2))
+>>> network.num_features
+3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from accord.errors import ConfigError, nearest
+from accord.models.network import Fuse, Shape
+from accord.models.shapes import evaluating
+
+
+class Adapted(nn.Module):
+    """A user's module, its head and perhaps its feature maps known by name. Made by `adapt`."""
+
+    def __init__(self, module: nn.Module, head: str, maps: str | None) -> None:
+        super().__init__()
+        self.module = module
+        self.head_name = f"module.{head}"
+        self.maps_name = None if maps is None else f"module.{maps}"
+        self.map_shape: Shape | None = None
+        self._num_features = getattr(self.get_submodule(self.head_name), "in_features", None)
+
+    @property
+    def num_features(self) -> int:
+        """D, the length of a feature vector."""
+        if not isinstance(self._num_features, int):
+            raise ConfigError(
+                f"the head {_plain(self.head_name)!r} does not tell how many inputs it takes; "
+                "give adapt(..., example=a batch of inputs)"
+            )
+        return self._num_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the module itself gives: [B, C] logits."""
+        logits: Tensor = self.module(x)
+        return logits
+
+    def features(self, x: Tensor) -> Tensor:
+        """[B, D] features: what the head is given."""
+        return self.logits_and_features(x)[1]
+
+    def feature_maps(self, x: Tensor) -> Tensor:
+        """[B, channels, height, width] output of the submodule named as `maps`."""
+        seen: list[Any] = []
+        with self._watch_maps(seen, None):
+            self.module(x)
+        return self._feature_maps(seen)
+
+    def logits_and_features(self, x: Tensor, fuse: Fuse | None = None) -> tuple[Tensor, Tensor]:
+        """Both in one pass; `fuse` changes the feature maps on their way."""
+        given: list[tuple[Any, ...]] = []
+        hook = self.get_submodule(self.head_name).register_forward_pre_hook(
+            lambda _, args, kwargs: given.append((*args, *kwargs.values())), with_kwargs=True
+        )
+        try:
+            if fuse is None:
+                logits = self.module(x)
+            else:
+                seen: list[Any] = []
+                with self._watch_maps(seen, fuse):
+                    logits = self.module(x)
+                self._feature_maps(seen)
+        finally:
+            hook.remove()
+        return self._checked_logits(logits), self._features(given)
+
+    def check(self, example: Tensor) -> None:
+        """Dry run in evaluation mode; learns the number of features and the shape of the maps."""
+        with evaluating(self.module):
+            logits, features = self.logits_and_features(example)
+            maps = None if self.maps_name is None else self.feature_maps(example)
+        for what, tensor in (("logits", logits), ("features", features)):
+            if len(tensor) != len(example):
+                raise ConfigError(
+                    f"the {what} have shape {tuple(tensor.shape)}, but the example holds {len(example)} "
+                    "samples; the first dimension must count samples"
+                )
+        self._num_features = features.shape[1]
+        self.map_shape = None if maps is None else tuple(maps.shape[1:])
+
+    def _features(self, given: list[tuple[Any, ...]]) -> Tensor:
+        name = _plain(self.head_name)
+        if len(given) != 1:
+            raise ConfigError(
+                f"the head {name!r} must be called exactly once in a forward pass, but was called "
+                f"{len(given)} times; name the last layer, the one that gives the logits"
+            )
+        if len(given[0]) != 1 or not isinstance(given[0][0], Tensor):
+            kinds = ", ".join(type(item).__name__ for item in given[0]) or "nothing"
+            raise ConfigError(f"the head {name!r} must be called with one tensor, got {kinds}")
+        features = given[0][0]
+        if features.dim() != 2:
+            raise ConfigError(
+                f"the head {name!r} was given a tensor of shape {tuple(features.shape)}, but features must "
+                "be [samples, features]; flatten or pool before the head, or name a later layer"
+            )
+        return features
+
+    def _checked_logits(self, logits: object) -> Tensor:
+        if not isinstance(logits, Tensor) or logits.dim() != 2:
+            got = (
+                f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+            )
+            raise ConfigError(
+                f"{type(self.module).__name__} must return one tensor of logits [samples, classes], got {got}"
+            )
+        return logits
+
+    def _feature_maps(self, seen: list[Any]) -> Tensor:
+        name = _plain(str(self.maps_name))
+        if len(seen) != 1:
+            raise ConfigError(
+                f"the maps {name!r} must be computed exactly once in a forward pass, "
+                f"but were computed {len(seen)} times"
+            )
+        if not isinstance(seen[0], Tensor) or seen[0].dim() != 4:
+            got = tuple(seen[0].shape) if isinstance(seen[0], Tensor) else type(seen[0]).__name__
+            raise ConfigError(
+                f"the maps {name!r} must be one tensor [samples, channels, height, width], got {got}; "
+                "name the last convolutional part"
+            )
+        return seen[0]
+
+    @contextmanager
+    def _watch_maps(self, seen: list[Any], fuse: Fuse | None) -> Iterator[None]:
+        if self.maps_name is None:
+            raise ConfigError(
+                "this network's feature maps are not known; "
+                "name the submodule that gives them: adapt(..., maps=...)"
+            )
+
+        def watch(_: nn.Module, __: tuple[Any, ...], out: Any) -> Any:
+            seen.append(out)
+            # A shape that cannot be fused is refused with a message when the pass is over.
+            return fuse(out) if fuse is not None and isinstance(out, Tensor) and out.dim() == 4 else out
+
+        hook = self.get_submodule(self.maps_name).register_forward_hook(watch)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+def adapt(module: nn.Module, head: str, maps: str | None = None, example: Tensor | None = None) -> Adapted:
+    """Use `module` as a network. `head` and `maps` are names of submodules, e.g. "fc" or "classifier.6".
+
+    With an `example` batch of inputs a dry run finds mistakes now, otherwise they are found at the first use.
+    """
+    names = [name for name, _ in module.named_modules() if name]
+    for role, name in (("head", head), ("maps", maps)):
+        if name is not None and name not in names:
+            raise ConfigError(
+                f"{type(module).__name__} has no submodule {name!r} to use as its {role}."
+                f"{nearest(str(name), names)} Submodules: {', '.join(names) or 'none'}."
+            )
+    network = Adapted(module, head, maps)
+    if example is not None:
+        network.check(example)
+    return network
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("module.")

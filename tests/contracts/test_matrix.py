@@ -1,0 +1,165 @@
+"""What every registered method promises, whoever wrote it. New methods join by being registered."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from accord.algorithms import ALGORITHMS
+from accord.core.tensors import Trees, clone
+from accord.engine.checkpoint import Checkpoints, Snapshot
+from accord.engine.client import Answer, Request, Work
+from accord.engine.processes import Processes
+from accord.engine.sequential import Sequential
+from accord.wire.codec import decode, encode
+from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data, tiny_model
+
+# Methods that want something else than a small perceptron, and settings that open a method's other paths.
+MODELS = {"fedfusion": ("mcmahan_cnn", {})}
+VARIANTS: dict[str, list[dict[str, Any]]] = {}
+# Settings under which a method is FedAvg, to the bit (weights: by samples or uniform).
+IDENTITIES: dict[str, tuple[dict[str, Any], str]] = {
+    "fedavg": ({"weight": "uniform"}, "uniform"),
+    "fedprox": ({"mu": 0.0}, "examples"),
+    "fedavgm": ({"server_lr": 1.0, "beta": 0.0}, "close"),
+}
+
+CASES = [
+    pytest.param(name, settings, id=f"{name}-{number}" if number else name)
+    for name in ALGORITHMS
+    for number, settings in enumerate([{}, *VARIANTS.get(name, [])])
+]
+COHORTS = Given([0, 2], [1, 3], [0, 1, 2])
+
+
+def start(name: str, settings: dict[str, Any], **options: Any) -> TinyRun:
+    model_name, model_settings = MODELS.get(name, ("mlp", {}))
+    options.setdefault("sampler", COHORTS)
+    return TinyRun(name, settings, model=tiny_model(model_name, **model_settings), **options)
+
+
+def memories(run: TinyRun) -> dict[int, Trees]:
+    return {client: run.store.get(client) or {} for client in run.store.clients()}
+
+
+def same(a: TinyRun, b: TinyRun) -> bool:
+    mine, theirs = memories(a), memories(b)
+    return (
+        equal_trees(a.state, b.state)
+        and mine.keys() == theirs.keys()
+        and all(equal_trees(mine[k], theirs[k]) for k in mine)
+    )
+
+
+class ThroughBytes(Sequential):
+    """Every job and every reply travels as bytes, as over a network."""
+
+    def run(self, request: Request) -> list[Answer]:
+        answers = []
+        for work in request.works:
+            memory = None if work.memory is None else decode(encode(work.memory))
+            sent = Request(request.task, request.round, request.lr, decode(encode(request.shared)), ())
+            alone = Work(work.client, decode(encode(work.private)), memory)
+            (answer,) = super().run(Request(sent.task, sent.round, sent.lr, sent.shared, [alone]))
+            assert answer.result is not None, answer.error
+            back = answer.result._replace(
+                reply=decode(encode(answer.result.reply)), memory=decode(encode(answer.result.memory))
+            )
+            answers.append(Answer(answer.client, back))
+        return answers
+
+
+class Watchful(Sequential):
+    """Notices a task that writes into what it was given."""
+
+    def run(self, request: Request) -> list[Answer]:
+        given = [
+            request.shared,
+            *(w.private for w in request.works),
+            *(w.memory or {} for w in request.works),
+        ]
+        before = [{name: clone(tree) for name, tree in trees.items()} for trees in given]
+        data = self.site.data.train_pool.x.clone()
+        answers = super().run(request)
+        assert all(equal_trees(a, b) for a, b in zip(given, before, strict=True))
+        assert torch.equal(self.site.data.train_pool.x, data)
+        return answers
+
+
+class Backwards:
+    """The cohorts in reverse order: who is named first must not matter."""
+
+    def __call__(self, state: Any, world: Any) -> list[int]:
+        return COHORTS(state, world)[::-1]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_executors_bytes_and_repetition_agree_to_the_bit(name: str, settings: dict[str, Any]) -> None:
+    whole = start(name, settings, executor=Watchful).rounds(3)
+    assert same(whole, start(name, settings).rounds(3)), "two runs differ"
+    assert same(whole, start(name, settings, executor=ThroughBytes).rounds(3)), "bytes change the numbers"
+    forked = start(name, settings, executor=partial(Processes, workers=2))
+    try:
+        assert same(whole, forked.rounds(3)), "processes differ from sequential"
+    finally:
+        forked.close()
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_interrupted_equals_whole(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    whole = start(name, settings).rounds(3)
+    checkpoints = Checkpoints(tmp_path, "hash", keep=2)
+    first = start(name, settings, folder=checkpoints.clients_folder).rounds(2)
+    checkpoints.save(Snapshot(2, first.state, first.store.save()), first.store, {})
+
+    second = start(name, settings, folder=checkpoints.clients_folder)
+    snapshot, refused = checkpoints.newest(second.store)
+    assert snapshot is not None
+    assert not refused
+    second.store.restore(snapshot.clients)
+    second.state, second.round = snapshot.state, snapshot.round
+    assert same(whole, second.rounds(1))
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_order_of_the_cohort_does_not_matter(name: str, settings: dict[str, Any]) -> None:
+    assert same(start(name, settings).rounds(3), start(name, settings, sampler=Backwards()).rounds(3))
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_every_client_may_take_part_and_results_are_finite(name: str, settings: dict[str, Any]) -> None:
+    run = start(name, settings, sampler=Everyone(), with_test=True).rounds(2)
+    for tree in run.state.values():
+        assert all(torch.isfinite(t).all() for t in tree.values() if t.is_floating_point())
+    assert run.replies is not None
+    assert (run.replies.metric("personal_examples") > 0).all()
+    predictor = run.algorithm.predictor(run.state)
+    if predictor is not None:
+        logits = predictor(tiny_data().test_pool.x).logits
+        assert logits.shape == (42, 3)
+        assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_identity_settings_are_fedavg(name: str) -> None:
+    settings, weight = IDENTITIES[name]
+    run = start(name, settings).rounds(3)
+    base = start("fedavg", {"weight": "examples" if weight == "close" else weight})
+    base.rounds(3)
+    for leaf, value in base.state["model"].items():
+        if weight == "close":  # w + (mean - w) is the mean up to rounding
+            assert torch.allclose(run.state["model"][leaf], value, atol=1e-6)
+        else:
+            assert torch.equal(run.state["model"][leaf], value)

@@ -1,0 +1,80 @@
+"""The module as a pure function: buffers, groups by type, nothing written where nothing may be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from accord.core.model import Model
+from accord.core.tensors import clone
+from accord.core.types import weighted_sum
+from accord.errors import ConfigError
+from accord.models import adapt
+from support.federation import tiny_model
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+        self.bn_lookalike = nn.Linear(3, 3)  # its name says norm, its type does not
+        self.norm = nn.BatchNorm1d(3)
+        self.fc = nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.norm(self.bn_lookalike(self.body(x))))
+
+
+def test_groups_go_by_type() -> None:
+    model = Model(adapt(Small(), head="fc"))
+    assert model.norm_names == ("module.norm.bias", "module.norm.weight")
+    assert model.head_names == ("module.fc.bias", "module.fc.weight")
+    assert model.couples_batch
+
+
+def test_train_updates_only_given_buffers_and_reference_none() -> None:
+    model = Model(adapt(Small(), head="fc"))
+    params, buffers = model.init()
+    own, x = clone(buffers), torch.randn(8, 4)
+    model.reference(params, own, x)
+    assert all(torch.equal(own[n], buffers[n]) for n in own)
+    model.train(params, own, x)
+    assert not torch.equal(own["module.norm.running_mean"], buffers["module.norm.running_mean"])
+    assert torch.equal(model.init()[1]["module.norm.running_mean"], buffers["module.norm.running_mean"])
+
+
+def test_out_is_the_module_itself() -> None:
+    module = Small().eval()
+    model = Model(adapt(module, head="fc"))
+    params, buffers = model.init()
+    x = torch.randn(5, 4)
+    out = model.reference(params, buffers, x)
+    assert torch.allclose(out.logits, module(x))
+    assert torch.allclose(model.head(params, out.features), out.logits)
+    assert torch.allclose(model.module(params, buffers)(x), module(x))
+
+
+def test_a_module_without_a_named_head_is_refused() -> None:
+    with pytest.raises(ConfigError, match="adapt"):
+        Model(nn.Linear(2, 2))
+
+
+def test_integer_buffers_are_never_averaged() -> None:
+    trees = [
+        {"n": torch.tensor(3), "w": torch.tensor([1.0])},
+        {"n": torch.tensor(7), "w": torch.tensor([3.0])},
+    ]
+    total = weighted_sum(iter(trees), torch.tensor([0.25, 0.75]))
+    assert total["n"].item() == 7
+    assert total["w"].item() == pytest.approx(2.5)
+
+
+def test_feature_maps_are_what_fuse_sees() -> None:
+    model = tiny_model("mcmahan_cnn")
+    params, buffers = model.init()
+    x = torch.randn(2, 1, 8, 8)
+    maps = model.maps(params, buffers, x)
+    doubled = model.reference(params, buffers, x, fuse=lambda own: own + maps)
+    assert maps.shape == (2, 64, 2, 2)
+    assert not torch.equal(doubled.logits, model.reference(params, buffers, x).logits)

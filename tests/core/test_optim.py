@@ -1,0 +1,63 @@
+"""Optimizers against torch's own, schedules against hand-computed rates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from accord.core.optim import SGD, Adam, Schedule, clip_by_norm
+from accord.errors import ConfigError
+
+CASES: list[tuple[Any, Any]] = [
+    (SGD(), lambda p: torch.optim.SGD(p, 0.1)),
+    (SGD(0.9, 0.01), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01)),
+    (SGD(0.9, 0.01, True), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True)),
+    (Adam(), lambda p: torch.optim.Adam(p, 0.1)),
+    (Adam(weight_decay=0.1), lambda p: torch.optim.Adam(p, 0.1, weight_decay=0.1)),
+    (
+        Adam((0.8, 0.9), 1e-6, 0.1, decoupled=True),
+        lambda p: torch.optim.AdamW(p, 0.1, betas=(0.8, 0.9), eps=1e-6, weight_decay=0.1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), CASES)
+def test_agrees_with_torch(ours: Any, theirs: Any, float64: None) -> None:
+    torch.manual_seed(0)
+    start = torch.randn(3, 2)
+    mine = {"w": start.clone()}
+    parameter = torch.nn.Parameter(start.clone())
+    reference = theirs([parameter])
+    state = ours.init(mine)
+    for _ in range(7):
+        grad = torch.randn(3, 2)
+        parameter.grad = grad.clone()
+        reference.step()
+        ours.update(mine, {"w": grad}, state, torch.tensor(0.1))
+    assert torch.allclose(mine["w"], parameter.detach(), atol=1e-12)
+
+
+def test_nesterov_without_momentum_is_refused() -> None:
+    with pytest.raises(ConfigError, match="momentum"):
+        SGD(nesterov=True)
+
+
+def test_clipping_keeps_the_direction() -> None:
+    grads = {"a": torch.tensor([3.0]), "b": torch.tensor([4.0])}
+    clipped = clip_by_norm(grads, 1.0)
+    assert clipped["a"].item() == pytest.approx(0.6)
+    assert clipped["b"].item() == pytest.approx(0.8)
+    assert torch.equal(clip_by_norm(grads, 10.0)["a"], grads["a"])
+
+
+def test_schedules_by_hand() -> None:
+    assert Schedule(0.1).at(99) == 0.1
+    assert Schedule(0.1, "exponential", decay=0.5).at(3) == pytest.approx(0.0125)
+    assert Schedule(0.1, "exponential", decay=0.5, min_lr=0.05).at(3) == 0.05
+    assert Schedule(0.1, "step", decay=0.1, every=10).at(25) == pytest.approx(0.001)
+    assert Schedule(1.0, "cosine", rounds=10).at(5) == pytest.approx(0.5)
+    assert Schedule(1.0, "cosine", min_lr=0.2, rounds=10).at(10) == pytest.approx(0.2)
+    assert Schedule(1.0, "cosine", rounds=4).at(1) == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))

@@ -1,0 +1,158 @@
+"""Client memory on disk, checkpoints that are whole or refused, logs cut back to the checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from accord.engine import files
+from accord.engine.checkpoint import Checkpoints, Snapshot
+from accord.engine.logs import RunLogs
+from accord.engine.store import ClientStore
+from accord.errors import CheckpointError, DataError, RunError
+from accord.wire.codec import decode, encode, place, room, views
+
+SIZES = np.ones(10, np.int64)
+
+
+def memory(value: float) -> dict[str, dict[str, torch.Tensor]]:
+    return {"control": {"w": torch.full((100,), float(value))}}
+
+
+def test_memory_merges_by_tree_and_survives_leaving_the_ram(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, limit_bytes=900)  # two clients of 400 bytes
+    for client in range(5):
+        store.put(client, 0, memory(client))
+    assert len(list(tmp_path.glob("*.safetensors"))) == 3
+    store.put(0, 1, {"other": {"x": torch.ones(1)}})
+    first = store.get(0)
+    assert first is not None
+    assert first["control"]["w"][0] == 0
+    assert first["other"]["x"] == 1
+    assert store.get(9) is None
+    assert store.clients() == [0, 1, 2, 3, 4]
+
+
+def test_a_method_without_memory_leaves_no_trace(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    store.put(3, 0, {})
+    assert len(store) == 0
+    assert store.save() == {}
+
+
+def saved(tmp_path: Path, rounds: int, keep: int = 2) -> tuple[Checkpoints, ClientStore]:
+    checkpoints = Checkpoints(tmp_path, "hash", keep)
+    store = ClientStore(checkpoints.clients_folder, SIZES, 1 << 20)
+    for round in range(1, rounds + 1):
+        store.put(round % 3, round - 1, memory(round))
+        state = {"model": {"w": torch.tensor([float(round)])}, "buffers": {}}
+        checkpoints.save(Snapshot(round, state, store.save()), store, {})
+    return checkpoints, store
+
+
+def test_keeps_the_last_and_only_the_client_files_they_need(tmp_path: Path) -> None:
+    checkpoints, store = saved(tmp_path, 5)
+    assert sorted(p.name for p in tmp_path.glob("round-*")) == ["round-000004", "round-000005"]
+    # round 5 needs clients 0@3, 1@4, 2@5; round 4 needs 0@3, 1@4, 2@2
+    assert {p.name for p in checkpoints.clients_folder.iterdir()} == {
+        f"{name}.safetensors" for name in ("0-3", "1-4", "2-5", "2-2")
+    }
+    snapshot, refused = checkpoints.newest(store)
+    assert snapshot is not None
+    assert (snapshot.round, refused) == (5, [])
+    assert snapshot.state["buffers"] == {}
+
+
+@pytest.mark.parametrize(
+    ("victim", "reason"),
+    [
+        ("round-000003/server.safetensors", "checksum"),
+        ("round-000003/run.json", "run.json"),
+        ("clients/0-3.safetensors", "damaged"),
+    ],
+)
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "empty"])
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
+    tmp_path: Path, victim: str, reason: str, damage: str
+) -> None:
+    checkpoints, store = saved(tmp_path, 3)
+    path = tmp_path / victim
+    data = path.read_bytes()
+    if damage == "flip":
+        path.write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
+    elif damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    snapshot, refused = checkpoints.newest(store)
+    assert snapshot is not None
+    assert snapshot.round == 2
+    assert reason in refused[0] or "cannot be read" in refused[0]
+
+
+def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    _, store = saved(tmp_path, 1)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        Checkpoints(tmp_path, "other", 2).newest(store)
+
+
+def test_an_unfinished_folder_is_ignored(tmp_path: Path) -> None:
+    checkpoints, store = saved(tmp_path, 2)
+    shutil.copytree(tmp_path / "round-000002", tmp_path / ".round-000003.tmp")
+    snapshot, _ = checkpoints.newest(store)
+    assert snapshot is not None
+    assert snapshot.round == 2
+
+
+def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints, store = saved(tmp_path, 2)
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(RunError, match="No space left on device"):
+        checkpoints.save(Snapshot(3, {"model": {"w": torch.zeros(1)}}, {}), store, {})
+    monkeypatch.undo()
+    snapshot, _ = checkpoints.newest(store)
+    assert snapshot is not None
+    assert snapshot.round == 2
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_logs_are_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    lines = [json.dumps({"round": r}) for r in (1, 2, 3)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n" + '{"round": 4, "acc')
+    logs = RunLogs(tmp_path, 2)
+    logs.write("metrics", {"round": 3, "again": True})
+    assert logs.read("metrics") == [{"round": 1}, {"round": 2}, {"round": 3, "again": True}]
+    logs.close()
+
+
+def test_bytes_keep_everything(tmp_path: Path) -> None:
+    trees = {
+        "a": {"f": torch.randn(3, 2), "i": torch.tensor(5), "b": torch.tensor([True, False])},
+        "empty": {},
+        "h": {"x": torch.zeros(0, 4), "half": torch.ones(3, dtype=torch.bfloat16)},
+    }
+    back = decode(encode(trees))
+    buffer = torch.zeros(room(trees), dtype=torch.uint8)
+    seen = views(place(trees, buffer), buffer)
+    for copy in (back, seen):
+        assert copy.keys() == trees.keys()
+        for name, tree in trees.items():
+            assert copy[name].keys() == tree.keys()
+            assert all(torch.equal(copy[name][n], t) and copy[name][n].dtype == t.dtype for n, t in tree.items())
+
+
+def test_foreign_bytes_are_refused() -> None:
+    for junk in (b"", b"\x80\x04pickle", b"\xff" * 64, encode({"a": {"w": torch.ones(3)}})[:-4]):
+        with pytest.raises(DataError, match="safetensors"):
+            decode(junk)

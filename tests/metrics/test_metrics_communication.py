@@ -1,0 +1,47 @@
+"""Bytes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from accord.errors import DataError
+from accord.metrics import human_bytes, num_bytes
+
+
+def test_bytes_of_trees():
+    trees = {
+        "model": {"w": torch.zeros(2, 3), "b": torch.zeros(3, dtype=torch.float16)},  # 24 + 6
+        "counts": {"n": torch.tensor(1)},  # 8
+        "empty": {},
+    }
+    assert num_bytes(trees) == 38
+    assert num_bytes({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1549, "1.5 kB"),
+        (999_900, "999.9 kB"),
+        (999_999, "1.0 MB"),
+        (1_300_000, "1.3 MB"),
+        (6_653_480, "6.7 MB"),  # 1,663,370 parameters in single precision
+        (2.5e9, "2.5 GB"),
+        (4e12, "4.0 TB"),
+        (7e18, "7000.0 PB"),
+        (999.7, "1.0 kB"),
+    ],
+)
+def test_for_people(count, text):
+    assert human_bytes(count) == text
+
+
+@pytest.mark.parametrize("count", [-1, float("nan"), float("inf")])
+def test_no_such_number_of_bytes(count):
+    with pytest.raises(DataError, match=r"0 or more"):
+        human_bytes(count)
