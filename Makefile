@@ -37,7 +37,7 @@ test-slow: $(READY)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow and not gpu"
 
 test-gpu:  ## the tests that need a CUDA device, with the python that sees it
-	PYTHONPATH=src:tests $(PYTHON) -m pytest -m gpu
+	PYTHONPATH=src:tests $(PYTHON) -m pytest tests/gpu -m gpu
 
 format: $(READY)  ## let ruff format and fix
 	$(BIN)/ruff check --fix .

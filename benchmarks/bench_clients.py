@@ -54,8 +54,10 @@ def main() -> None:
             ]
         )
         accord.run(config, data=dataset, observers=[watch])
-    own, workers = (resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    print("| clients | start to first round | later round | memory, server | memory, largest worker |\n|---|---|---|---|---|")
+    own, workers = (
+        resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    print("| clients | to first round | later round | memory, server | memory, a worker |\n|---|---|---|---|---|")
     print(
         f"| {clients:,} | {watch.ends[0] - BEGIN:.1f} s | {np.median(np.diff(watch.ends)):.2f} s | "
         f"{own:.2f} GiB | {workers:.2f} GiB |"

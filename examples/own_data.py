@@ -22,4 +22,6 @@ config = accord.load_config(
 
 if __name__ == "__main__":
     outcome = accord.run(config, data=data, model=accord.adapt(network, head="2"))
-    print(f"accuracy {outcome.summary['accuracy']:.3f}, worst hospital {outcome.summary['client_accuracy']['worst']:.3f}")
+    print(
+        f"accuracy {outcome.summary['accuracy']:.3f}, worst hospital {outcome.summary['client_accuracy']['worst']:.3f}"
+    )

@@ -23,6 +23,7 @@ class StayNear(Part):
     weight: float
 
     def loss(self, view: View) -> Tensor:
+        """The received model is frozen, so it goes through `reference`."""
         received = view.model.reference(view.job.shared["model"], view.job.shared["buffers"], view.batch.x)
         teacher = received.logits.detach().softmax(1)
         return self.weight * F.kl_div(view.out.logits.log_softmax(1), teacher, reduction="batchmean")
@@ -35,6 +36,8 @@ def fednear(setup: Setup, *, weight: Annotated[float, NOT_NEGATIVE, "strength"] 
 
 if __name__ == "__main__":
     accord.ALGORITHMS.add("fednear")(fednear)
-    config = accord.load_config(sets=["algorithm.name=fednear", "algorithm.weight=0.5", "partition.alpha=0.1", "rounds=10"])
+    config = accord.load_config(
+        sets=["algorithm.name=fednear", "algorithm.weight=0.5", "partition.alpha=0.1", "rounds=10"]
+    )
     outcome = accord.run(config)
     print(f"accuracy {outcome.summary['accuracy']:.3f}, everything in {outcome.folder}")

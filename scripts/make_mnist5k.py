@@ -43,9 +43,7 @@ def make(folder: Path, output: Path) -> None:
     for name, expected in PUBLISHED.items():
         found = hashlib.md5(files[name].data.tobytes(), usedforsecurity=False).hexdigest()
         if found != expected:
-            raise SystemExit(
-                f"{files[name].where} is not the published file: MD5 {found}, expected {expected}"
-            )
+            raise SystemExit(f"{files[name].where} is not the published file: MD5 {found}, expected {expected}")
     rng = np.random.default_rng(SEED)
     arrays = {}
     for part, prefix in (("train", "train"), ("test", "t10k")):

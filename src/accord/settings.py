@@ -89,9 +89,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             allowed = ", ".join(self._entries)
-            raise ConfigError(
-                f"unknown {self.kind} {name!r}.{nearest(name, self._entries)} Allowed: {allowed}."
-            )
+            raise ConfigError(f"unknown {self.kind} {name!r}.{nearest(name, self._entries)} Allowed: {allowed}.")
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:

@@ -16,7 +16,7 @@ BAD: list[tuple[str, list[str], list[str]]] = [
     ("[algoritm]\nname = 'fedavg'", [], ["algoritm", "'algorithm'"]),
     ("[local]\nlerning_rate = 1", [], ["local.lerning_rate", "Allowed: epochs"]),
     ("[local]\nepoch = 1", [], ["local.epoch:", "'epochs'"]),
-    ("[algorithm]\nname = 'fedagv'", [], ["algorithm.name", "'fedavg'", "Allowed: fedavg"]),
+    ("[algorithm]\nname = 'fedagv'", [], ["algorithm.name", "'fedavg'", "Allowed: ", "fedavg"]),
     ("[algorithm]\nname = 'fedprox'\nmuu = 1", [], ["algorithm.muu", "'mu'", "fedprox"]),
     ("[algorithm]\nmu = 1", [], ["algorithm.mu", "algorithm fedavg", "Allowed: name"]),
     ("[algorithm]\nname = 'fedprox'\nmu = -0.1", [], ["algorithm.mu = -0.1", "at least 0"]),

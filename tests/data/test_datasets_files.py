@@ -24,9 +24,7 @@ MNIST = (
     "t10k-labels-idx1-ubyte",
 )
 EMNIST = tuple(
-    f"emnist-letters-{part}-{kind}-ubyte"
-    for part in ("train", "test")
-    for kind in ("images-idx3", "labels-idx1")
+    f"emnist-letters-{part}-{kind}-ubyte" for part in ("train", "test") for kind in ("images-idx3", "labels-idx1")
 )
 
 
@@ -38,10 +36,7 @@ def _empty_home(monkeypatch, tmp_path):
 
 def idx_bytes(array: np.ndarray) -> bytes:
     """The format as its authors describe it: 0, 0, type 8, axes, big-endian lengths, bytes."""
-    return (
-        struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
-        + array.astype(np.uint8).tobytes()
-    )
+    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
 
 
 def digits(count: int, seed: int, low: int = 0, high: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -318,6 +313,13 @@ def test_cifar100_takes_the_fine_label(tmp_path):
     assert (len(data.classes), data.classes[0], data.classes[99]) == (100, "apple", "worm")
     assert list(data.classes) == sorted(set(data.classes))
     assert data.train.mean == ()
+
+
+def test_cifar100_checks_the_fine_label(tmp_path):
+    bad = bytes([19, 100]) + bytes(3072)
+    write(tmp_path / "cifar-100-binary", {"train.bin": cifar(2, 1, 2, 100)[0], "test.bin": bad})
+    with pytest.raises(DataError, match=r"test\.bin holds 1 labels outside 0\.\.99, first 100 in record 0"):
+        load("cifar100", tmp_path)
 
 
 def test_archives_that_lack_a_member_or_hold_a_link(tmp_path):

@@ -94,9 +94,7 @@ class TestHeatMapPng:
     @pytest.mark.parametrize("shape", [(1, 1), (20, 10), (3000, 300)])
     def test_writes_a_png_and_nothing_else(self, tmp_path, shape):
         pytest.importorskip("matplotlib")
-        path = heat_map_png(
-            Description("toy", "train", np.ones(shape, dtype=np.int64)), tmp_path / "new" / "map.png"
-        )
+        path = heat_map_png(Description("toy", "train", np.ones(shape, dtype=np.int64)), tmp_path / "new" / "map.png")
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         assert [p.name for p in path.parent.iterdir()] == ["map.png"]
 

@@ -153,6 +153,7 @@ def test_servers_without_ranges_start_anew(server, tmp_path):
     server.ranges = False
     (tmp_path / "file.bin.part").write_bytes(BODY[:1000])
     assert fetch(server.remote(), tmp_path).read_bytes() == BODY
+    assert len(server.asked) == 1
 
 
 def test_servers_that_send_another_range_than_asked_for(server, tmp_path):
@@ -238,9 +239,7 @@ def test_load_dataset_downloads_what_is_missing_into_the_first_folder(server, tm
         body = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape) + bytes(int(np.prod(shape)))
         packed = gzip.compress(body)
         server.files[f"/{name}.gz"] = packed
-        remotes.append(
-            Remote(f"{name}.gz", (f"{server.address}/{name}.gz",), hashlib.md5(packed).hexdigest())
-        )
+        remotes.append(Remote(f"{name}.gz", (f"{server.address}/{name}.gz",), hashlib.md5(packed).hexdigest()))
     collection = catalogue.MNIST
     monkeypatch.setattr(
         catalogue,

@@ -206,9 +206,7 @@ def test_labels_that_are_refused(y, message):
 
 
 def test_class_names_that_do_not_fit():
-    with pytest.raises(
-        DataError, match=r"y has 10 labels outside 0\.\.0, first 1 at position 1; there are 1 classes"
-    ):
+    with pytest.raises(DataError, match=r"y has 10 labels outside 0\.\.0, first 1 at position 1; there are 1 classes"):
         from_arrays(X, Y, classes=["only"])
     with pytest.raises(DataError, match=r"test y has 1 labels outside 0\.\.1, first 5 at position 2"):
         from_arrays(X, Y, test=(X[:3], [0, 1, 5]), classes=2)

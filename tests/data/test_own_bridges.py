@@ -111,9 +111,7 @@ def test_rows_of_numbers():
 
 
 def test_columns_that_are_missing_or_doubtful():
-    with pytest.raises(
-        DataError, match=r"no label column 'lable'.*Did you mean 'label'.*Columns: img, label"
-    ):
+    with pytest.raises(DataError, match=r"no label column 'lable'.*Did you mean 'label'.*Columns: img, label"):
         from_huggingface(images(), label="lable")
     with pytest.raises(DataError, match=r"cannot tell the feature column among a, y; give feature='...'"):
         from_huggingface(Table({"a": [1], "y": [1]}))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from accord.data import partition_dirichlet
 from accord.data.federated import Dataset, Groups, Pool
 from accord.data.partition import PARTITIONS
-from accord.data.partition_core import deal, dirichlet_draw, in_proportion, top_up
 from accord.data.partition_dirichlet import dirichlet_counts, lda_client
 from accord.errors import ConfigError, DataError
 
@@ -171,9 +170,7 @@ class TestShards:
 
     def test_misfits_are_refused_with_a_way_out(self):
         data = toy(np.arange(400) % 10, 10)
-        with pytest.raises(
-            ConfigError, match=r"200 shards, but 10 clients of 2 take 20; set shards_per_class = 2"
-        ):
+        with pytest.raises(ConfigError, match=r"200 shards, but 10 clients of 2 take 20; set shards_per_class = 2"):
             PARTITIONS["class_shards"](data, 10, rng())
         with pytest.raises(ConfigError, match="take 2000; set shards_per_class = 200 or"):
             PARTITIONS["class_shards"](data, 1000, rng())
@@ -220,22 +217,16 @@ class TestLabelSplit:
     def test_too_many_clients_and_absent_classes(self):
         with pytest.raises(ConfigError, match="at most 10 clients, not 11"):
             PARTITIONS["label_split"](toy(np.arange(50) % 10, 10), 11, rng())
-        with pytest.raises(
-            DataError, match=r"leaves 5 of 10 clients without samples \(clients 5, 6, 7, 8, 9\)"
-        ):
+        with pytest.raises(DataError, match=r"leaves 5 of 10 clients without samples \(clients 5, 6, 7, 8, 9\)"):
             PARTITIONS["label_split"](toy(np.arange(50) % 5, 10), 10, rng())
 
 
 class TestDirichlet:
-    @given(
-        st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.01, 0.1, 1.0, 100.0]), st.booleans()
-    )
+    @given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.01, 0.1, 1.0, 100.0]), st.booleans())
     @settings(deadline=None, max_examples=40)
     def test_minimum_always_holds(self, seed, clients, alpha, balance):
         labels = rng(seed).integers(0, 5, 120)
-        groups = PARTITIONS["dirichlet"](
-            toy(labels, 5), clients, rng(seed), alpha=alpha, min_size=10, balance=balance
-        )
+        groups = PARTITIONS["dirichlet"](toy(labels, 5), clients, rng(seed), alpha=alpha, min_size=10, balance=balance)
         assert groups.sizes.min() >= 10
         assert_disjoint(groups, 120)
 
@@ -253,9 +244,7 @@ class TestDirichlet:
         assert set(groups.sizes.tolist()) == {10}
 
     def test_impossible_minimum(self):
-        with pytest.raises(
-            ConfigError, match=r"need 110 samples, but there are 100; .* min_size \(at most 9\)"
-        ):
+        with pytest.raises(ConfigError, match=r"need 110 samples, but there are 100; .* min_size \(at most 9\)"):
             PARTITIONS["dirichlet"](toy(np.arange(100) % 4, 4), 11, rng())
 
     def test_counts_are_the_cut_running_sums(self, monkeypatch):
@@ -371,9 +360,7 @@ class TestGiven:
 
     def test_domains_that_do_not_fit(self):
         data = toy(np.arange(56) % 7, 7, domains=np.arange(56) % 4)
-        with pytest.raises(
-            ConfigError, match=r"are 8 clients, not 12; set clients = 8 or clients_per_domain = 3"
-        ):
+        with pytest.raises(ConfigError, match=r"are 8 clients, not 12; set clients = 8 or clients_per_domain = 3"):
             PARTITIONS["domains"](data, 12, rng())
         with pytest.raises(ConfigError, match="at most 7"):
             PARTITIONS["domains"](data, 32, rng(), clients_per_domain=8)
@@ -390,51 +377,3 @@ class TestGiven:
             PARTITIONS["natural"](data, 3, rng())
         with pytest.raises(DataError, match="has no natural clients"):
             PARTITIONS["natural"](toy([0, 1], 2), 2, rng())
-
-
-class TestHelpers:
-    def test_in_proportion_by_hand(self):
-        assert in_proportion(np.array([0.5, 0.3, 0.2]), 10).tolist() == [5, 3, 2]
-        assert in_proportion(np.array([1, 1, 1]), 10).tolist() == [3, 3, 4]
-        assert in_proportion(np.array([0.0, 0.7, 0.0]), 3).tolist() == [0, 3, 0]
-        assert in_proportion(np.array([2, 1]), 0).tolist() == [0, 0]
-
-    @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=20), st.integers(0, 10_000))
-    @settings(deadline=None, max_examples=50)
-    def test_in_proportion_sums_and_stays_near(self, weights, total):
-        parts = in_proportion(np.array(weights), total)
-        assert parts.sum() == total
-        assert (parts >= 0).all()
-        assert np.abs(parts - np.array(weights) / sum(weights) * total).max() < 1 + 1e-6
-
-    def test_top_up_by_hand(self):
-        owner = np.repeat([0, 1, 2, -1], [10, 6, 1, 2])
-        mended = top_up(owner, 4, 3, rng())
-        # 5 are wanted; giving down to 5 would free 5 + 1, so the first gives one less: 6, 5, 3, 3
-        assert np.bincount(mended[mended >= 0]).tolist() == [6, 5, 3, 3]
-        assert (mended[owner == -1] == -1).all()
-        assert (mended[owner == 2] == 2).all()
-        assert owner.tolist() == np.repeat([0, 1, 2, -1], [10, 6, 1, 2]).tolist()
-
-    def test_deal_by_hand(self):
-        labels = np.array([0, 1, 0, 1, 1])
-        owner = deal(labels, np.array([[1, 0], [1, 2]]), rng())
-        assert sorted(owner[labels == 0].tolist()) == [0, 1]
-        assert sorted(owner[labels == 1].tolist()) == [-1, 1, 1]
-
-    @pytest.mark.parametrize("concentration", [[0.01] * 10, [0.5, 1.0, 2.0], [0.1, 5.0]])
-    def test_dirichlet_moments(self, concentration):
-        a = np.array(concentration)
-        generator, repeats = rng(4), 20_000
-        draws = np.array([dirichlet_draw(a, generator) for _ in range(repeats)])
-        mean = a / a.sum()
-        variance = mean * (1 - mean) / (a.sum() + 1)
-        assert np.allclose(draws.sum(axis=1), 1)
-        assert (np.abs(draws.mean(axis=0) - mean) < 5 * np.sqrt(variance / repeats)).all()
-        assert np.allclose(draws.var(axis=0), variance, rtol=0.06)
-
-    def test_dirichlet_of_tiny_concentrations_is_one_class(self):
-        draws = np.array([dirichlet_draw(np.full(5, 1e-12), rng(i)) for i in range(200)])
-        assert np.isfinite(draws).all()
-        assert np.allclose(draws.max(axis=1), 1)
-        assert len(set(draws.argmax(axis=1).tolist())) == 5

@@ -50,8 +50,7 @@ class TestHoldOut:
     def test_it_is_random(self):
         groups = Groups.of([range(100)])
         assert (
-            splits.hold_out(groups, 0.5, rng(0))[1][0].tolist()
-            != splits.hold_out(groups, 0.5, rng(1))[1][0].tolist()
+            splits.hold_out(groups, 0.5, rng(0))[1][0].tolist() != splits.hold_out(groups, 0.5, rng(1))[1][0].tolist()
         )
 
     @pytest.mark.parametrize("fraction", [1, 1.5, -0.1, float("nan"), None, "a", True])

@@ -82,15 +82,11 @@ class TestFederate:
 
     def test_natural_says_what_is_empty(self):
         ids = np.arange(600) % 7
-        dataset = toy(
-            train_clients=np.where(ids == 3, 4, ids), test_clients=np.arange(100) % 6, note="small copy"
-        )
+        dataset = toy(train_clients=np.where(ids == 3, 4, ids), test_clients=np.arange(100) % 6, note="small copy")
         data = federate(dataset, clients=7, partition="natural", test="natural")
         assert data.sizes[3] == 0
         assert data.test.sizes[6] == 0
-        assert data.note == (
-            "small copy; 1 of 7 clients have no training samples; 1 of 7 clients have no test samples"
-        )
+        assert data.note == ("small copy; 1 of 7 clients have no training samples; 1 of 7 clients have no test samples")
         limited = federate(dataset, clients=7, partition="natural", test="natural", limit=4)
         assert len(limited) == 7
         assert limited.sizes.sum() == 4
@@ -112,9 +108,7 @@ class TestFederate:
         assert federate(toy(), clients=7, partition="lda").note == "5 training samples are with no client"
 
     def test_transform_reaches_the_clients(self):
-        data = federate(
-            toy(), clients=4, partition="iid", transform="rotate", transform_settings={"count": 3}
-        )
+        data = federate(toy(), clients=4, partition="iid", transform="rotate", transform_settings={"count": 3})
         plain, _ = data.train_pool.take(data.train[2])
         assert torch.equal(data.client(2)[0], rotated(plain, 30))
         assert [e.name for e in data.environments] == ["rotated by 0", "rotated by 15", "rotated by 30"]
@@ -164,13 +158,9 @@ class TestRefusals:
             federate(toy(samples=0), clients=4)
         wrong = toy()
         with pytest.raises(DataError, match="test part are not class numbers"):
-            federate(
-                Dataset("toy", wrong.train, Pool(wrong.test.x, wrong.test.y + 3), wrong.classes), clients=4
-            )
+            federate(Dataset("toy", wrong.train, Pool(wrong.test.x, wrong.test.y + 3), wrong.classes), clients=4)
         with pytest.raises(DataError, match="one label per sample"):
-            federate(
-                Dataset("toy", Pool(wrong.train.x, wrong.train.y[1:]), wrong.test, wrong.classes), clients=4
-            )
+            federate(Dataset("toy", Pool(wrong.train.x, wrong.train.y[1:]), wrong.test, wrong.classes), clients=4)
         with pytest.raises(DataError, match="must be whole numbers"):
             federate(
                 Dataset("toy", Pool(wrong.train.x, wrong.train.y.float()), wrong.test, wrong.classes),

@@ -124,9 +124,7 @@ class TestRotateClients:
         assert np.abs(seen - shares).max() < 5 * 0.5 / 200
         many = np.array([rotate.shares(k) for k in range(500)])
         assert np.abs(many.mean(axis=0) - 0.1).max() < 0.02
-        sharp = np.array(
-            [Rotate(rotate.angles, per="image", concentration=0.1).shares(k) for k in range(300)]
-        )
+        sharp = np.array([Rotate(rotate.angles, per="image", concentration=0.1).shares(k) for k in range(300)])
         assert sharp.max(axis=1).mean() > many.max(axis=1).mean() + 0.2
 
 

@@ -38,16 +38,12 @@ def test_cross_entropy_by_hand():
     logits = torch.tensor([[0.0, log(3.0)], [0.0, 0.0]])  # probabilities 1/4, 3/4 and 1/2, 1/2
     labels = torch.tensor([0, 1])
     assert mean_cross_entropy(logits, labels) == pytest.approx((log(4) + log(2)) / 2, rel=1e-6)
-    assert mean_cross_entropy(logits, labels, torch.tensor([3.0, 1.0])) == pytest.approx(
-        (3 * log(4) + log(2)) / 4
-    )
+    assert mean_cross_entropy(logits, labels, torch.tensor([3.0, 1.0])) == pytest.approx((3 * log(4) + log(2)) / 4)
 
 
 def test_cross_entropy_of_confident_mistakes_and_padding():
     assert mean_cross_entropy(torch.tensor([[1000.0, 0.0]]), torch.tensor([1])) == 1000.0
-    assert mean_cross_entropy(torch.tensor([[1.0, 0.0]]), torch.tensor([0])) == pytest.approx(
-        log(1 + exp(-1))
-    )
+    assert mean_cross_entropy(torch.tensor([[1.0, 0.0]]), torch.tensor([0])) == pytest.approx(log(1 + exp(-1)))
     padded = torch.tensor([[0.0, 0.0], [float("inf"), 0.0]])
     assert mean_cross_entropy(padded, torch.tensor([0, 0]), torch.tensor([1.0, 0.0])) == pytest.approx(log(2))
 

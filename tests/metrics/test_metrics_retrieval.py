@@ -25,9 +25,7 @@ def test_by_hand():
     assert one.mean_average_precision == pytest.approx((1 / 1 + 2 / 3) / 2)
     assert (one.queries, one.skipped) == (1, 0)
     # A second query of class 1 at 50 degrees sees 40, 30, 20, 10: its only match comes first.
-    two = mean_average_precision(
-        at(0, 50), torch.tensor([7, 1]), at(30, 10, 40, 20), torch.tensor([7, 7, 1, 2])
-    )
+    two = mean_average_precision(at(0, 50), torch.tensor([7, 1]), at(30, 10, 40, 20), torch.tensor([7, 7, 1, 2]))
     assert two.mean_average_precision == pytest.approx(((1 + 2 / 3) / 2 + 1) / 2)
 
 
@@ -49,9 +47,7 @@ def test_own_camera_is_left_out():
     labels, cameras = torch.tensor([7, 7, 3, 7]), torch.tensor([1, 2, 1, 2])
     # Query class 7, camera 1. The item at 5 degrees (class 7, camera 1) is left out; the one at 10 (class 3,
     # same camera) stays and is a miss; the matches at 20 and 30 degrees have ranks 2 and 3.
-    result = mean_average_precision(
-        at(0), torch.tensor([7]), at(5, 20, 10, 30), labels, torch.tensor([1]), cameras
-    )
+    result = mean_average_precision(at(0), torch.tensor([7]), at(5, 20, 10, 30), labels, torch.tensor([1]), cameras)
     assert result.mean_average_precision == pytest.approx((1 / 2 + 2 / 3) / 2)
     without = mean_average_precision(at(0), torch.tensor([7]), at(5, 20, 10, 30), labels)
     assert without.mean_average_precision == pytest.approx((1 + 2 / 3 + 3 / 4) / 3)

@@ -119,9 +119,7 @@ def test_a_head_that_does_not_tell_its_width():
 def test_no_such_submodule(role):
     names = {"head": "classifier", "maps": "conv"} | {role: "clasifier" if role == "head" else "cnv"}
     near = "classifier" if role == "head" else "conv"
-    with pytest.raises(
-        ConfigError, match=rf"Mine has no submodule .* as its {role}\. Did you mean '{near}'\?"
-    ):
+    with pytest.raises(ConfigError, match=rf"Mine has no submodule .* as its {role}\. Did you mean '{near}'\?"):
         adapt(Mine(), **names)
 
 

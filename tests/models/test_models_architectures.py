@@ -80,9 +80,7 @@ def test_every_model_has_a_case():
     assert {case[0] for case in CASES} == set(MODELS)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "classes", "settings", "count", "features", "maps"), CASES, ids=IDS
-)
+@pytest.mark.parametrize(("name", "shape", "classes", "settings", "count", "features", "maps"), CASES, ids=IDS)
 def test_counts_shapes_and_gradients(name, shape, classes, settings, count, features, maps):
     network = build(name, shape, classes, **settings)
     assert count_parameters(network) == count

@@ -22,10 +22,7 @@ def reference(p: dict[str, Tensor], image: Tensor) -> Tensor:
     for i in range(7):
         at = f"layers.{i}"
         q, k, v = lin(norm(x, f"{at}.norm1"), f"neck.{at}.attention.qkv").chunk(3, dim=-1)
-        heads = [
-            F.scaled_dot_product_attention(*t)
-            for t in zip(*(u.split(64, -1) for u in (q, k, v)), strict=True)
-        ]
+        heads = [F.scaled_dot_product_attention(*t) for t in zip(*(u.split(64, -1) for u in (q, k, v)), strict=True)]
         x = x + lin(torch.cat(heads, dim=-1), f"neck.{at}.attention.out")
         x = norm(x, f"{at}.norm2")
         x = x + lin(F.gelu(lin(x, f"neck.{at}.mlp.0")), f"neck.{at}.mlp.3")

@@ -24,7 +24,7 @@ class Options:
     cgl: float = 3.0
     kl: str = "reverse"
     reduction: str = "mean"
-    target: str = "logits"
+    target: str = "softmax"
     start: str = "global"
     classes: str = "all"
     home: str = "server"

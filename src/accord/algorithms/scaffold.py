@@ -17,7 +17,7 @@ The sum of all c_k divided by K equals c at all times. Defaults: eta_g = 1, unif
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -37,6 +37,7 @@ from accord.settings import POSITIVE, Search
 class ControlVariates(Part):
     """Both halves: c on the server, c_k in the client's memory."""
 
+    conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
     momentum: float
     num_clients: int
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from accord.config import catalog
+from accord.cli.options import ConfigFile, DataDir, Sets, changes
+from accord.config import RunConfig, catalog, load_config
 from accord.config.schema import REQUIRED, Factory, Setting, own_settings
 from accord.config.toml import literal
 from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
@@ -52,8 +53,11 @@ def list_(
 
 def explain(
     name: Annotated[str, typer.Argument(help="An algorithm, or anything else that has a name.")],
+    config: ConfigFile = None,
+    sets: Sets = None,
+    data_dir: DataDir = None,
 ) -> None:
-    """The card of an algorithm: paper, equations, what is sent, defaults; and its settings."""
+    """The card of an algorithm: paper, equations, settings, and what leaves a client for the chosen model."""
     for kind in SECTIONS:
         registry = _registry(kind)
         if name in registry:
@@ -63,9 +67,25 @@ def explain(
             typer.echo("\nSettings:" if lines else "\nIt has no settings of its own.")
             for line in lines:
                 typer.echo(f"  {section}.{line}")
+            if kind == "algorithms":
+                _print_traffic(load_config(config, changes(sets, data_dir=data_dir, algorithm=name)))
             return
     known = [*_registry("algorithms")]
     raise ConfigError(f"nothing is called {name!r}.{nearest(name, known)} Algorithms: {', '.join(known)}.")
+
+
+def _print_traffic(config: RunConfig) -> None:
+    from accord.engine.traffic import measure_traffic
+
+    parcels = measure_traffic(config)
+    words = f"model {config.model.name}, data {config.data.name}, {config.partition.clients} clients"
+    table = Table(title=f"What one client sends and receives ({words})", title_justify="left")
+    for column in ("when", "task", "direction", "tree", "bytes"):
+        table.add_column(column, justify="right" if column == "bytes" else "left")
+    for parcel in parcels:
+        when = "once" if parcel.phase == "start" else "every round"
+        table.add_row(when, parcel.task, parcel.direction, Text(parcel.tree), f"{parcel.bytes:,}")
+    Console().print(table)
 
 
 def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:

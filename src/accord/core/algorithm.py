@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from accord.core.model import Model, Out
 from accord.core.optim import Optimizer, Schedule
@@ -76,6 +76,10 @@ class Algorithm(Protocol):
         """The global model as a function of inputs; None when the method has none."""
         ...
 
+    def export(self, state: State) -> nn.Module | None:
+        """The global model as an ordinary module, where one module computes what `predictor` does."""
+        ...
+
 
 def put(state: State, **trees: Tree) -> State:
     """The state with some trees replaced, names sorted."""
@@ -143,6 +147,13 @@ class Method:
         if self.local.personal & set(self.model.head_names):
             return None
         return lambda x: self.model.reference(state["model"], state["buffers"], x)
+
+    def export(self, state: State) -> nn.Module | None:
+        """The averaged model, if it is what the method is judged by (a method that predicts otherwise says so)."""
+        plain = type(self).predictor is Method.predictor
+        if not plain or self.predictor(state) is None:
+            return None
+        return self.model.module(state["model"], state["buffers"])
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from accord.core.tensors import Tree, ordered
 from accord.errors import ConfigError
 from accord.models.network import Classifier, Fuse
 
-NORM_LAYERS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
+NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 class Out(NamedTuple):

@@ -27,9 +27,7 @@ def as_array(values: Any, what: str) -> npt.NDArray[Any]:
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{what} is no rectangular array ({error}); all samples need the same shape"
-        ) from error
+        raise DataError(f"{what} is no rectangular array ({error}); all samples need the same shape") from error
     if array.dtype == object:
         missing = [place for place, value in enumerate(array.ravel().tolist()) if value is None]
         if missing:
@@ -48,9 +46,7 @@ def inputs(x: Any, what: str = "x") -> Tensor:
     """
     array = as_array(x, what)
     if array.ndim < 2:
-        raise DataError(
-            f"{what} must be [samples, ...], got shape {array.shape}; one feature: x.reshape(-1, 1)"
-        )
+        raise DataError(f"{what} must be [samples, ...], got shape {array.shape}; one feature: x.reshape(-1, 1)")
     if array.size == 0:
         raise DataError(f"{what} is empty: shape {array.shape}")
     if array.dtype.kind not in "buif":
@@ -148,9 +144,7 @@ def client_array(clients: Any, count: int, what: str = "clients") -> npt.NDArray
         raise DataError(f"{what} mixes strings and numbers; use one kind")
     array = as_array(clients, what)
     if array.shape != (count,):
-        raise DataError(
-            f"there are {count} samples but {what} has shape {array.shape}; give one id per sample"
-        )
+        raise DataError(f"there are {count} samples but {what} has shape {array.shape}; give one id per sample")
     if array.dtype.kind not in "uiUS":
         raise DataError(f"{what} must be whole numbers or strings, got dtype {array.dtype}")
     if array.dtype.kind == "i" and (array < 0).any():
@@ -167,9 +161,7 @@ def numbered_clients(train: npt.NDArray[Any], test: npt.NDArray[Any] | None) -> 
     if test is None:
         return numbers.astype(np.int64), None
     if (known.dtype.kind in "US") != (test.dtype.kind in "US"):
-        raise DataError(
-            "client ids are strings in one of train and test and numbers in the other; use one kind"
-        )
+        raise DataError("client ids are strings in one of train and test and numbers in the other; use one kind")
     strangers = np.setdiff1d(test, known)
     if len(strangers):
         raise DataError(

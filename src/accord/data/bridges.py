@@ -46,9 +46,7 @@ def from_huggingface(
     """
     if isinstance(dataset, Mapping):
         if "train" not in dataset:
-            raise DataError(
-                f"the data set has the parts {', '.join(dataset)}; expected train, or give one part"
-            )
+            raise DataError(f"the data set has the parts {', '.join(dataset)}; expected train, or give one part")
         test = dataset.get("test") if test is None else test
         dataset = dataset["train"]
     if client is not None and clients is not None:

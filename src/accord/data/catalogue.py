@@ -112,9 +112,7 @@ FASHION_MNIST = Collection(
 EMNIST_LETTERS = Collection(
     name="emnist_letters",
     files=tuple(
-        f"emnist-letters-{part}-{kind}-ubyte"
-        for part in ("train", "test")
-        for kind in ("images-idx3", "labels-idx1")
+        f"emnist-letters-{part}-{kind}-ubyte" for part in ("train", "test") for kind in ("images-idx3", "labels-idx1")
     ),
     folders=("EMNIST/raw",),
     archive="gzip.zip",

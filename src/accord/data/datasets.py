@@ -65,8 +65,7 @@ def _checked(name: str, loader: Callable[..., Dataset], options: dict[str, objec
     for key, value in options.items():
         if key not in allowed:
             raise ConfigError(
-                f"the dataset {name!r} has no option {key!r}.{nearest(key, allowed)} "
-                f"Allowed: {', '.join(allowed)}."
+                f"the dataset {name!r} has no option {key!r}.{nearest(key, allowed)} Allowed: {', '.join(allowed)}."
             )
         kind, *remarks = get_args(parameters[key].annotation)
         value = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -132,9 +131,7 @@ def cifar10(places: Places, *, normalise: Normalise = True) -> Dataset:
 @DATASETS.add("cifar100")
 def cifar100(places: Places, *, normalise: Normalise = True) -> Dataset:
     """Colour photographs of 100 (fine) classes, 50,000 + 10,000 images of 32 x 32 (Krizhevsky 2009)."""
-    train, test = (
-        parse_cifar([blob], label_bytes=2, classes=100) for blob in _blobs(catalogue.CIFAR100, places)
-    )
+    train, test = (parse_cifar([blob], label_bytes=2, classes=100) for blob in _blobs(catalogue.CIFAR100, places))
     return _dataset("cifar100", train, test, catalogue.CIFAR100_CLASSES, catalogue.CIFAR100_PIXELS, normalise)
 
 
@@ -163,9 +160,7 @@ def pacs(
             f"{', '.join(catalogue.PACS_CLASSES)}"
         )
     parts = list_parts(root)
-    found = {
-        pair for listing in parts.values() for pair in zip(listing.domains, listing.classes, strict=True)
-    }
+    found = {pair for listing in parts.values() for pair in zip(listing.domains, listing.classes, strict=True)}
     wrong = found ^ set(product(catalogue.PACS_DOMAINS, catalogue.PACS_CLASSES))
     if wrong:
         domain, name = min(wrong)
@@ -191,16 +186,10 @@ def folder(
 ) -> Dataset:
     """Your own images, one folder per class."""
     if path is None:
-        raise ConfigError(
-            "the dataset 'folder' needs the option 'path', a folder with one folder of images per class"
-        )
+        raise ConfigError("the dataset 'folder' needs the option 'path', a folder with one folder of images per class")
     given = Path(os.path.expanduser(path))
-    root = next(
-        (place for place in (given, *(r / given for r in places.roots)) if os.path.isdir(place)), given
-    )
-    return _from_folder(
-        root.resolve().name, list_parts(root), image_size, test_fraction, split_seed, normalise
-    )
+    root = next((place for place in (given, *(r / given for r in places.roots)) if os.path.isdir(place)), given)
+    return _from_folder(root.resolve().name, list_parts(root), image_size, test_fraction, split_seed, normalise)
 
 
 def _dataset(

@@ -103,9 +103,7 @@ def heat_map_text(description: Description, max_clients: int = 40, max_classes: 
     level = np.ceil(counts / max(int(counts.max(initial=0)), 1) * (len(SHADES) - 1)).astype(np.int64)
     wide = max(len(str(len(counts) - 1)), len("client"))
     cell = max(len(str(counts.shape[1] - 1)), 2)
-    lines = [
-        " ".join(["client".rjust(wide), *(str(c).rjust(cell) for c in range(counts.shape[1])), "samples"])
-    ]
+    lines = [" ".join(["client".rjust(wide), *(str(c).rjust(cell) for c in range(counts.shape[1])), "samples"])]
     lines += [
         " ".join([str(k).rjust(wide), *(SHADES[i] * cell for i in row), str(size).rjust(len("samples"))])
         for k, (row, size) in enumerate(zip(level.tolist(), description.sizes.tolist(), strict=False))
@@ -140,9 +138,7 @@ def heat_map_png(
     axes = figure.add_subplot()
     image = axes.imshow(counts.T, aspect="auto", interpolation="nearest", cmap="viridis")
     axes.set(xlabel="client", ylabel="class")
-    axes.set_title(
-        f"{description.name}, {description.split}" + (f"\n({', '.join(cut)})" if cut else ""), fontsize=10
-    )
+    axes.set_title(f"{description.name}, {description.split}" + (f"\n({', '.join(cut)})" if cut else ""), fontsize=10)
     figure.colorbar(image, ax=axes, label="samples")
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -158,6 +154,4 @@ def heat_map_png(
 def check_limits(max_clients: int, max_classes: int) -> None:
     """Refuse a heat map of nothing."""
     if max_clients < 1 or max_classes < 1:
-        raise ConfigError(
-            f"a heat map shows at least 1 client and 1 class, not {max_clients} and {max_classes}"
-        )
+        raise ConfigError(f"a heat map shows at least 1 client and 1 class, not {max_clients} and {max_classes}")

@@ -114,9 +114,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress | None, timeou
                 if (error.headers.get("Content-Range") or "").endswith(f"/{have}"):
                     return  # the part is whole already
                 part.unlink()
-                raise _InterruptedError(
-                    "the part of an earlier download did not fit and was deleted"
-                ) from error
+                raise _InterruptedError("the part of an earlier download did not fit and was deleted") from error
             kind = _InterruptedError if error.code in (408, 429) or error.code >= 500 else _RefusedError
             raise kind(f"the server answered {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
@@ -125,9 +123,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress | None, timeou
         _store(response, part, have, name, progress)
 
 
-def _store(
-    response: http.client.HTTPResponse, part: Path, have: int, name: str, progress: Progress | None
-) -> None:
+def _store(response: http.client.HTTPResponse, part: Path, have: int, name: str, progress: Progress | None) -> None:
     """Write the body of one response; a server that ignores the range request starts the file anew."""
     length = response.headers.get("Content-Length") or ""
     total = int(length) if length.isdecimal() else 0

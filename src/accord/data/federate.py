@@ -34,9 +34,7 @@ def federate(
     partition_settings: Mapping[str, Any] = NO_SETTINGS,
     transform: Annotated[str, "how each client's inputs are changed"] = "none",
     transform_settings: Mapping[str, Any] = NO_SETTINGS,
-    test: Annotated[
-        Literal["matching", "holdout", "shared", "natural"], "what clients are tested on"
-    ] = "matching",
+    test: Annotated[Literal["matching", "holdout", "shared", "natural"], "what clients are tested on"] = "matching",
     holdout: Annotated[float, PROPER_FRACTION, "own samples kept for test, with test = holdout"] = 0.25,
     validation: Annotated[float, PROPER_FRACTION, "share of the training samples kept for validation"] = 0.0,
     unseen: Annotated[float, "clients that never train: a number, or a fraction below 1"] = 0,
@@ -57,8 +55,7 @@ def federate(
     rule = PARTITIONS[partition]
     if test == "natural" and partition != "natural":
         raise ConfigError(
-            f"test = 'natural' belongs to partition = 'natural', not {partition!r}; "
-            "use test = 'matching' or 'holdout'"
+            f"test = 'natural' belongs to partition = 'natural', not {partition!r}; use test = 'matching' or 'holdout'"
         )
     check_dataset(dataset)
     check_test_pool(dataset, test)

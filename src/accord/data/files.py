@@ -49,9 +49,7 @@ class Places:
     progress: Progress | None = None
 
     @classmethod
-    def usual(
-        cls, data_dir: str | os.PathLike[str] | None, download: bool, progress: Progress | None
-    ) -> Places:
+    def usual(cls, data_dir: str | os.PathLike[str] | None, download: bool, progress: Progress | None) -> Places:
         """`data_dir`, then $ACCORD_DATA, then the user's cache folder."""
         given = [os.fspath(data_dir)] if data_dir is not None else []
         given += [os.environ["ACCORD_DATA"]] if os.environ.get("ACCORD_DATA") else []
@@ -191,9 +189,7 @@ def _bytes(where: object, stream: IO[bytes] | gzip.GzipFile) -> npt.NDArray[np.u
 
 def _limit(where: object, size: int) -> None:
     if size > MAX_BYTES:
-        raise DataError(
-            f"{where} is larger than {MAX_BYTES >> 20} MiB unpacked; this is not the published file"
-        )
+        raise DataError(f"{where} is larger than {MAX_BYTES >> 20} MiB unpacked; this is not the published file")
 
 
 def _tar_members(path: Path, collection: Collection) -> dict[str, Blob]:
@@ -208,10 +204,7 @@ def _tar_members(path: Path, collection: Collection) -> dict[str, Blob]:
             _limit(where, member.size)
             stream = archive.extractfile(member)
             assert stream is not None  # regular files always have contents
-            data = _bytes(where, stream)
-            if len(data) != member.size:
-                raise EOFError(f"{member.name} ends early")
-            found[name] = Blob(where, data)
+            found[name] = Blob(where, _bytes(where, stream))
             if len(found) == len(wanted):
                 break
     return found

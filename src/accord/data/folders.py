@@ -106,9 +106,7 @@ def _list(root: Path) -> Listing:
     deep = {folder: bool(_folders(folder)) for folder in folders}
     for folder in folders:
         if deep[folder] and _images(folder):
-            raise DataError(
-                f"{folder} holds both images and folders; expected class/image or domain/class/image"
-            )
+            raise DataError(f"{folder} holds both images and folders; expected class/image or domain/class/image")
     if len(set(deep.values())) > 1:
         odd = next(folder for folder in folders if not deep[folder])
         even = next(folder for folder in folders if deep[folder])
@@ -123,9 +121,7 @@ def _list(root: Path) -> Listing:
     for domain, folder in pairs:
         found = _images(folder)
         if not found:
-            raise DataError(
-                f"the class folder {folder} holds no images ({', '.join(sorted(ENDINGS))}); delete it"
-            )
+            raise DataError(f"the class folder {folder} holds no images ({', '.join(sorted(ENDINGS))}); delete it")
         rows += [(path, folder.name, domain) for path in found]
     domains = tuple(domain for _, _, domain in rows) if pairs[0][0] else ()
     return Listing(tuple(path for path, _, _ in rows), tuple(name for _, name, _ in rows), domains)

@@ -60,9 +60,7 @@ def from_arrays(
         ids = None if owners is None else numbered_clients(owners, None)[0]
         rng, groups = np.random.default_rng(seed), train.y.numpy()
         kept, aside = (
-            holdout(groups, test_fraction, rng)
-            if ids is None
-            else holdout(ids, test_fraction, rng, spread=groups)
+            holdout(groups, test_fraction, rng) if ids is None else holdout(ids, test_fraction, rng, spread=groups)
         )
         whole = _Part(train.x, train.y, ids)
         return _dataset(name, whole.rows(kept), whole.rows(aside), names, normalise)
@@ -108,9 +106,7 @@ def from_torch(
         classes = list(found) if isinstance(found, list | tuple) and found else None
     x, y = _pairs(train, "train")
     other = None if test is None else (*_pairs(test, "test"), test_clients)
-    return from_arrays(
-        x, y, clients, other, classes, name, normalise=normalise, test_fraction=test_fraction, seed=seed
-    )
+    return from_arrays(x, y, clients, other, classes, name, normalise=normalise, test_fraction=test_fraction, seed=seed)
 
 
 def stacked(samples: Sequence[Any], what: str) -> Tensor | np.ndarray[Any, Any]:
@@ -152,17 +148,13 @@ def _part(x: Any, y: Any, prefix: str) -> _Part:
 def _dataset(name: str, train: _Part, test: _Part, classes: tuple[str, ...], normalise: bool) -> Dataset:
     mean, std = _moments(train.x) if normalise else ((), ())
     pools = (Pool(part.x, part.y, mean, std) for part in (train, test))
-    return Dataset(
-        name, next(pools), next(pools), classes, train_clients=train.clients, test_clients=test.clients
-    )
+    return Dataset(name, next(pools), next(pools), classes, train_clients=train.clients, test_clients=test.clients)
 
 
 def _moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation over all axes but the second, in blocks so that bytes stay bytes."""
     if x.dtype == torch.int64:
-        raise DataError(
-            "normalise needs pixels (bytes) or floating-point inputs; whole numbers are token ids"
-        )
+        raise DataError("normalise needs pixels (bytes) or floating-point inputs; whole numbers are token ids")
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
     axes = [axis for axis in range(x.dim()) if axis != 1]
     blocks = [x[start : start + 4096] for start in range(0, len(x), 4096)]  # views, not copies

@@ -61,11 +61,7 @@ def enough(samples: int, clients: int, each: int = 1) -> None:
         raise ConfigError(
             f"{clients} clients with at least {each} samples each need {clients * each} samples, "
             f"but there are {samples}; ask for at most {samples // each} clients"
-            + (
-                f" or a smaller min_size (at most {samples // clients})"
-                if each > 1 and samples >= clients
-                else ""
-            )
+            + (f" or a smaller min_size (at most {samples // clients})" if each > 1 and samples >= clients else "")
         )
 
 
@@ -115,9 +111,7 @@ def deal(labels: Index, counts: Index, rng: np.random.Generator) -> Index:
     return owner
 
 
-def dirichlet_draw(
-    concentration: npt.NDArray[np.float64], rng: np.random.Generator
-) -> npt.NDArray[np.float64]:
+def dirichlet_draw(concentration: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.NDArray[np.float64]:
     """One draw from a Dirichlet distribution.
 
     Done in logarithms (log Gamma(a) = log Gamma(a + 1) + log(U) / a), since with concentrations of 0.01 and

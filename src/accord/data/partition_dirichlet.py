@@ -54,9 +54,7 @@ def dirichlet(
     return by_owner(top_up(deal(labels, best, rng), clients, min_size, rng), clients)
 
 
-def dirichlet_counts(
-    class_sizes: Index, clients: int, alpha: float, balance: bool, rng: np.random.Generator
-) -> Index:
+def dirichlet_counts(class_sizes: Index, clients: int, alpha: float, balance: bool, rng: np.random.Generator) -> Index:
     """[K, C] samples of each class for each client, one draw.
 
     A client that is full (`balance`) is left out of the draw. That is the same as drawing for all and

@@ -29,9 +29,7 @@ def quantity(
     rng: np.random.Generator,
     *,
     law: Annotated[Literal["power", "lognormal"], "how client sizes are distributed"] = "power",
-    spread: Annotated[
-        float, Range(low=0, high=10), "power: exponent; lognormal: sigma; 0: equal sizes"
-    ] = 1.0,
+    spread: Annotated[float, Range(low=0, high=10), "power: exponent; lognormal: sigma; 0: equal sizes"] = 1.0,
     min_size: Annotated[int, AtLeast(1), "samples every client has at least"] = 10,
 ) -> Groups:
     """Clients of very different size, each an IID sample.
@@ -55,9 +53,7 @@ def domains(
     clients: int,
     rng: np.random.Generator,
     *,
-    clients_per_domain: Annotated[
-        int, AtLeast(1), "clients that share a domain, each with its own classes"
-    ] = 2,
+    clients_per_domain: Annotated[int, AtLeast(1), "clients that share a domain, each with its own classes"] = 2,
 ) -> Groups:
     """Every domain divided among a few clients by neighbouring classes (PACS: 0-3 and 4-6 of each style).
 

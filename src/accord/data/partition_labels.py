@@ -53,9 +53,7 @@ def class_shards(
             "shards; use more data or a smaller shards_per_class"
         )
     sizes = np.repeat(by_class.sizes, by_class.sizes)
-    shard = (
-        labels[by_class.order] * shards_per_class + rank_within(by_class.sizes) * shards_per_class // sizes
-    )
+    shard = labels[by_class.order] * shards_per_class + rank_within(by_class.sizes) * shards_per_class // sizes
     owner = np.empty(len(labels), dtype=np.int64)
     owner[by_class.order] = hand_out(shards, clients, shards_per_client, rng)[shard]
     return by_owner(owner, clients)
@@ -106,9 +104,7 @@ def label_split(
             f"label_split gives every client its own classes: {dataset.num_classes} classes are enough for "
             f"at most {dataset.num_classes} clients, not {clients}"
         )
-    group = (
-        class_groups(dataset.num_classes, clients) if groups == "halves" else np.arange(dataset.num_classes)
-    )
+    group = class_groups(dataset.num_classes, clients) if groups == "halves" else np.arange(dataset.num_classes)
     return by_owner((group % clients)[labels_of(dataset.train, dataset.num_classes)], clients)
 
 

@@ -80,14 +80,11 @@ def natural(ids: Index | None, samples: int, clients: int) -> Groups:
     """The test samples of each natural client, as the data set names them."""
     if ids is None:
         raise DataError(
-            "test = 'natural' needs a data set that names the client of each test sample; "
-            "use 'matching' or 'holdout'"
+            "test = 'natural' needs a data set that names the client of each test sample; use 'matching' or 'holdout'"
         )
     ids = np.asarray(ids)
     if ids.shape != (samples,) or not np.issubdtype(ids.dtype, np.integer):
-        raise DataError(
-            f"natural test clients must be one whole number per test sample, got shape {ids.shape}"
-        )
+        raise DataError(f"natural test clients must be one whole number per test sample, got shape {ids.shape}")
     if len(ids) and (ids.min() < 0 or ids.max() >= clients):
         raise DataError(
             f"natural test clients are numbered {ids.min()} to {ids.max()}, but there are {clients} clients; "
@@ -99,9 +96,7 @@ def natural(ids: Index | None, samples: int, clients: int) -> Groups:
 def unseen_clients(clients: int, unseen: float, rng: np.random.Generator) -> frozenset[int]:
     """Random clients that never train: an int is their number, a float below 1 a fraction (rounded down)."""
     if not is_finite_number(unseen) or unseen < 0 or (isinstance(unseen, float) and unseen >= 1):
-        raise ConfigError(
-            f"unseen must be a whole number of clients or a fraction of them below 1, not {unseen!r}"
-        )
+        raise ConfigError(f"unseen must be a whole number of clients or a fraction of them below 1, not {unseen!r}")
     number = int(unseen * clients) if isinstance(unseen, float) else int(unseen)
     if number >= clients:
         raise ConfigError(

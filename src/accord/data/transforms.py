@@ -128,9 +128,7 @@ class CropFlip:
         rows = np.arange(height) + down[:, None] - self.padding  # [B, H] of the image without padding
         columns = np.arange(width) + across[:, None] - self.padding  # [B, W]
         columns = np.where(mirror[:, None], columns[:, ::-1], columns)
-        inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[
-            :, None, :
-        ]
+        inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
         source = np.where(inside, rows[:, :, None] * width + columns[:, None, :], 0).reshape(len(x), 1, -1)
         where = torch.as_tensor(source, device=x.device).expand(-1, x.shape[1], -1)
         seen = torch.as_tensor(inside.reshape(len(x), 1, -1), device=x.device)
@@ -186,9 +184,7 @@ def black(dataset: Dataset, name: str) -> tuple[float, ...]:
             f"{tuple(pool.x.shape[1:])}; use transform = 'none' or 'permute'"
         )
     if len(pool.mean) != len(pool.std) or 0 in pool.std:
-        raise DataError(
-            f"data set {dataset.name!r} cannot be normalised with mean {pool.mean}, std {pool.std}"
-        )
+        raise DataError(f"data set {dataset.name!r} cannot be normalised with mean {pool.mean}, std {pool.std}")
     return tuple(-mean / std for mean, std in zip(pool.mean, pool.std, strict=True))
 
 
@@ -206,9 +202,7 @@ def rotate(
     *,
     step: Annotated[float, Range(low=-360, high=360), "degrees between two angles, counter-clockwise"] = 15.0,
     count: Annotated[int, Range(low=1, high=360), "number of angles: 0, step, 2 step, ..."] = 10,
-    per: Annotated[
-        Literal["client", "image"], "client: i-th angle for client i; image: drawn per image"
-    ] = "client",
+    per: Annotated[Literal["client", "image"], "client: i-th angle for client i; image: drawn per image"] = "client",
     concentration: Annotated[
         float, Range(low=1e-6, high=1e9), "per image: the client's angle shares ~ Dir(concentration)"
     ] = 1.0,
@@ -221,8 +215,7 @@ def rotate(
     fill = black(dataset, "rotate")
     angles = tuple(step * i for i in range(count))
     environments = [
-        Environment(f"rotated by {angle:g}", functools.partial(rotated, angle=angle, fill=fill))
-        for angle in angles
+        Environment(f"rotated by {angle:g}", functools.partial(rotated, angle=angle, fill=fill)) for angle in angles
     ]
     return Change(Rotate(angles, fill, per, concentration, seed), environments)
 
@@ -234,15 +227,11 @@ def permute(
     seed: int,
     *,
     keep_first: Annotated[bool, "leave the pixels of client 0 in place"] = False,
-    environments: Annotated[
-        int, AtLeast(1), "test environments: the orders of the first so many clients"
-    ] = 10,
+    environments: Annotated[int, AtLeast(1), "test environments: the orders of the first so many clients"] = 10,
 ) -> Change:
     """Permuted pixels (permuted MNIST of FedFusion); a test environment per client, up to `environments`."""
     if dataset.train.x.dim() < 2:
-        raise ConfigError(
-            f"the transform 'permute' needs inputs with features; {dataset.name!r} has single numbers"
-        )
+        raise ConfigError(f"the transform 'permute' needs inputs with features; {dataset.name!r} has single numbers")
     change = Permute(seed, keep_first)
     shown = range(min(clients, environments))
     return Change(change, [Environment(f"client {i}", functools.partial(change.apply, i)) for i in shown])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +12,7 @@ import torch
 from accord.core.keys import Key
 from accord.core.task import Task
 from accord.core.tensors import Tree, Trees, finite
-from accord.core.types import Batch, ClientData, Job, Result
+from accord.core.types import Batch, Carry, ClientData, Job, Result
 from accord.data.federated import FederatedData
 from accord.errors import DivergedError
 
@@ -76,8 +76,17 @@ class Site:
         return ClientData(x, y, test_x, test_y, self.data.num_classes)
 
 
-def run_client(site: Site, task: Task, request: Request, work: Work) -> Result:
-    """begin, the planned steps, finish. The same bits wherever it runs."""
+def run_client(
+    site: Site,
+    task: Task,
+    request: Request,
+    work: Work,
+    epoch_end: Callable[[Job, Carry], None] | None = None,
+) -> Result:
+    """begin, the planned steps, finish. The same bits wherever it runs.
+
+    `epoch_end` looks at the carry before the first step and after each epoch (plans by epochs only).
+    """
     client, round = work.client, request.round
     data = site.client_data(client)
     batches = task.plan.schedule(site.key.at(f"order.{request.task}", round, client), len(data.y))
@@ -100,6 +109,9 @@ def run_client(site: Site, task: Task, request: Request, work: Work) -> Result:
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(site.key.number(f"torch.{request.task}", round, client))
         carry = task.begin(job)
+        per_epoch = max(len(batches) // max(task.plan.epochs, 1), 1)
+        if epoch_end is not None:
+            epoch_end(job, carry)
         for number, rows in enumerate(batches):
             index = torch.from_numpy(np.ascontiguousarray(rows)).to(site.device)
             batch = Batch(
@@ -110,6 +122,8 @@ def run_client(site: Site, task: Task, request: Request, work: Work) -> Result:
                 {name: values[number] for name, values in noise.items()},
             )
             carry = task.step(job, carry, batch)
+            if epoch_end is not None and (number + 1) % per_epoch == 0:
+                epoch_end(job, carry)
         result = task.finish(job, carry)
     check_finite(result, round, client)
     return result

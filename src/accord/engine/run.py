@@ -36,7 +36,7 @@ from accord.engine.processes import Processes, can_fork, cores
 from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
 from accord.engine.summary import measure_drift, measure_local_models, personal_record, summarise
-from accord.engine.unseen import unseen_curve
+from accord.engine.unseen import check_unseen, unseen_curve
 from accord.errors import CheckpointError
 from accord.observe import Observer
 
@@ -45,7 +45,11 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trained model (None for methods without a global one), the metrics per round, the summary, the folder."""
+    """What a run leaves: the trained module, the metrics per round, the summary, the folder.
+
+    `model` is None for methods without a global model, and for those whose prediction is more than one module's
+    (FedFusion, FedRANE): their state is in the checkpoint.
+    """
 
     model: nn.Module | None
     metrics: list[Record]
@@ -93,6 +97,8 @@ class _Federation:
         self.model = build_model(config, self.data, network, self.device)
         self.algorithm: Algorithm = build_algorithm(config, build_setup(config, self.data, self.model))
         self.train_data = pooled(self.data) if self.algorithm.pools_data else self.data
+        if config.evaluate.unseen_epochs:
+            check_unseen(self.algorithm, self.data)
         self.key = Key(config.seed)
         sizes = self.train_data.sizes
         self.members = [k for k in range(len(self.train_data)) if sizes[k] > 0 and k not in self.train_data.unseen]
@@ -163,8 +169,7 @@ class _Federation:
         write_atomic(folder / "summary.json", json.dumps(summary, indent=2))
         for observer in observers:
             observer.ended(summary)
-        trained = self.model.module(state["model"], state["buffers"]) if algorithm.predictor(state) else None
-        return Outcome(trained, logs.read("metrics"), summary, folder)
+        return Outcome(algorithm.export(state), logs.read("metrics"), summary, folder)
 
     def _first_state(self, snapshot: Snapshot | None, store: ClientStore, executor: Executor) -> State:
         if snapshot is not None:
@@ -225,8 +230,9 @@ class _Federation:
                 record["map"] = judge.retrieval(predictor, self.data, size, device)
         if settings.drift and replies.has("model") and next(replies.each("model")):
             record["drift"] = measure_drift(old["model"], new["model"], replies)
-        if settings.local_on_global and replies.has("model"):
-            record["local_on_global"] = measure_local_models(self.model, new, replies, self.data, size, device)
+        model = getattr(self.algorithm, "model", self.model)  # a method may have changed the head
+        if settings.local_on_global and (replies.has("model") or replies.has("personal")):
+            record["local_on_global"] = measure_local_models(model, new, replies, self.data, size, device)
         return record
 
     def _summary(self, state: State, store: ClientStore, executor: Executor, logs: RunLogs) -> Record:
@@ -237,8 +243,10 @@ class _Federation:
             exchange = self._exchange(executor, store, config.rounds, keep_memory=False)
             replies = exchange("train", self.members, self.algorithm.message(state))
             summary["personal_accuracy"] = personal_record(replies)
-        if config.evaluate.unseen_epochs and self.data.unseen:
-            summary["unseen"] = unseen_curve(self.algorithm, state, self.data, self.key, self.device, config)
+        if epochs := config.evaluate.unseen_epochs:
+            summary["unseen"] = unseen_curve(
+                self.algorithm, state, self.data, self.key, self.device, config.rounds, epochs
+            )
         return summary
 
 

@@ -68,10 +68,7 @@ def rounds_to(history: Mapping[int, float], targets: Iterable[float]) -> dict[fl
     {0.4: 20, 0.6: None}
     """
     curve = sorted(history.items())
-    return {
-        target: next((number for number, value in curve if value >= target - ROUNDING), None)
-        for target in targets
-    }
+    return {target: next((number for number, value in curve if value >= target - ROUNDING), None) for target in targets}
 
 
 def _check_shapes(logits: Tensor, labels: Tensor, weight: Tensor | None) -> None:

@@ -74,9 +74,7 @@ def mean_average_precision(
         total += float(average.sum())
         found += len(average)
     if not found:
-        raise DataError(
-            "no query has a match in the gallery (another item of its label), so nothing can be found"
-        )
+        raise DataError("no query has a match in the gallery (another item of its label), so nothing can be found")
     return Retrieval(total / found, found, len(query) - found)
 
 
@@ -84,9 +82,7 @@ def _checked(
     name: str, features: Tensor, labels: Tensor, cameras: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     if features.dim() != 2 or 0 in features.shape:
-        raise DataError(
-            f"{name} features must be [items, features], none of them 0, got {tuple(features.shape)}"
-        )
+        raise DataError(f"{name} features must be [items, features], none of them 0, got {tuple(features.shape)}")
     for what, column in (("labels", labels), ("cameras", cameras)):
         if column is not None and column.shape != features.shape[:1]:
             raise DataError(

@@ -109,9 +109,7 @@ class Adapted(nn.Module):
 
     def _checked_logits(self, logits: object) -> Tensor:
         if not isinstance(logits, Tensor) or logits.dim() != 2:
-            got = (
-                f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
-            )
+            got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
             raise ConfigError(
                 f"{type(self.module).__name__} must return one tensor of logits [samples, classes], got {got}"
             )
@@ -136,8 +134,7 @@ class Adapted(nn.Module):
     def _watch_maps(self, seen: list[Any], fuse: Fuse | None) -> Iterator[None]:
         if self.maps_name is None:
             raise ConfigError(
-                "this network's feature maps are not known; "
-                "name the submodule that gives them: adapt(..., maps=...)"
+                "this network's feature maps are not known; name the submodule that gives them: adapt(..., maps=...)"
             )
 
         def watch(_: nn.Module, __: tuple[Any, ...], out: Any) -> Any:

@@ -38,7 +38,5 @@ def positive(name: str, value: int) -> int:
 def choice(name: str, value: str, allowed: Sequence[str]) -> str:
     """One of a few words."""
     if value not in allowed:
-        raise ConfigError(
-            f"unknown {name} {value!r}.{nearest(str(value), allowed)} Allowed: {', '.join(allowed)}."
-        )
+        raise ConfigError(f"unknown {name} {value!r}.{nearest(str(value), allowed)} Allowed: {', '.join(allowed)}.")
     return value

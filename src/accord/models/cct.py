@@ -83,9 +83,7 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Feature maps as tokens, learned positions, seven layers, sequence pooling."""
 
-    def __init__(
-        self, tokens: int, dropout: float, attention_dropout: float, stochastic_depth: float
-    ) -> None:
+    def __init__(self, tokens: int, dropout: float, attention_dropout: float, stochastic_depth: float) -> None:
         super().__init__()
         self.positions = nn.Parameter(nn.init.trunc_normal_(torch.empty(1, tokens, WIDTH), std=0.2))
         self.drop = drop_layer(dropout)
@@ -114,9 +112,7 @@ def cct7(
 ) -> Network:
     """CCT-7/3x1: 256 features, 7 layers, 4 heads; 3,783,269 parameters for 100 classes of 32 x 32 images."""
     channels, shape = image_channels("cct7", input_shape, num_classes)
-    maps = nn.Sequential(
-        nn.Conv2d(channels, WIDTH, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1)
-    )
+    maps = nn.Sequential(nn.Conv2d(channels, WIDTH, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1))
     out = map_shape("cct7", maps, shape)
     neck = Encoder(out[1] * out[2], dropout, attention_dropout, stochastic_depth)
     return Network(maps, neck, nn.Linear(WIDTH, num_classes), out)

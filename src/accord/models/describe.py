@@ -72,8 +72,7 @@ def table(network: nn.Module, input_shape: Shape) -> str:
     shown = [layer for layer in layers(network, input_shape) if layer.kind != "Identity"]
     rows = [("layer", "kind", "output", "parameters")]
     rows += [
-        (layer.name, layer.kind, " x ".join(map(str, layer.output)) or "-", f"{layer.parameters:,}")
-        for layer in shown
+        (layer.name, layer.kind, " x ".join(map(str, layer.output)) or "-", f"{layer.parameters:,}") for layer in shown
     ]
     rows.append(("total", "", "", f"{count_parameters(network):,}"))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]

@@ -37,9 +37,7 @@ def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
 class Residual(nn.Module):
     """Convolutions with a shortcut around them: two of 3 x 3, or a bottleneck of 1 x 1, 3 x 3 and 1 x 1."""
 
-    def __init__(
-        self, inputs: int, width: int, stride: int, bottleneck: bool, norm: Norm, groups: int
-    ) -> None:
+    def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool, norm: Norm, groups: int) -> None:
         super().__init__()
         outputs = 4 * width if bottleneck else width
         # (inputs, outputs, size, stride); a bottleneck strides in its 3 x 3, as torchvision does.
@@ -80,9 +78,7 @@ def _resnet(
     if 64 % positive("groups", groups):
         raise ConfigError(f"model {name!r}: groups must divide 64 (1, 2, 4, 8, 16, 32 or 64), got {groups}")
     first = _conv(channels, 64, 7, stride=2) if stem == "imagenet" else _conv(channels, 64, 3)
-    layers: OrderedDict[str, nn.Module] = OrderedDict(
-        conv=first, norm=_norm(64, norm, groups), relu=nn.ReLU()
-    )
+    layers: OrderedDict[str, nn.Module] = OrderedDict(conv=first, norm=_norm(64, norm, groups), relu=nn.ReLU())
     if stem == "imagenet":
         layers["pool"] = nn.MaxPool2d(3, 2, padding=1)
     inputs = 64

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from math import prod
 
 import torch
-from torch import nn
-from torch.func import functional_call
+from torch import Tensor, nn
 
 from accord.errors import ConfigError
 from accord.models.network import Shape
@@ -31,10 +30,12 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def output_shape(module: nn.Module, input_shape: Shape) -> Shape:
-    """Shape of one sample's output; runs on the meta device, so nothing is computed or drawn."""
-    tensors = {name: t.to("meta") for name, t in (*module.named_parameters(), *module.named_buffers())}
+    """Shape of one sample's output: one black sample is passed through, in evaluation mode, so nothing is drawn.
+
+    (The meta device would save that pass, but its first use imports a symbolic algebra system for 1.5 seconds.)
+    """
     with evaluating(module):
-        out = functional_call(module, tensors, (torch.empty(1, *input_shape, device="meta"),))
+        out: Tensor = module(torch.zeros(1, *input_shape))
     return tuple(out.shape[1:])
 
 

@@ -1,0 +1,57 @@
+"""FedBN: normalisation layers stay with the clients, everything else is federated.
+
+Li, Jiang, Zhang, Kamp, Dou. "FedBN: Federated learning on non-IID features via local batch normalization".
+ICLR 2021, arXiv 2102.07623.
+
+    client k:  as FedAvg, from the server's model with its own normalisation layers
+    server:    all other parameters <- sum_k a_k w_k
+
+Sent: the model without its normalisation layers up; down the whole model, with those layers as they were made (used at
+a client's first visit). Kept by the client: scale, shift and running statistics of every normalisation layer, found by
+the layer's type: batch, group or layer norm. A model without any is refused: it would be FedAvg.
+The server never sees trained normalisation layers and has no global model; the score is the personal accuracy.
+Defaults: weights by samples. The paper is about batch norm (resnet with norm = "batch").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accord.aggregate import Mean
+from accord.core.algorithm import Method, Setup
+from accord.core.model import NORM_LAYERS, Model
+from accord.core.types import State
+from accord.errors import ConfigError
+from accord.parts.losses import CrossEntropy
+
+
+def norm_layers(model: Model) -> frozenset[str]:
+    """Names of all parameters and buffers of the normalisation layers."""
+    buffers = {
+        f"{prefix}.{leaf}" if prefix else leaf
+        for prefix, module in model.network.named_modules()
+        if isinstance(module, NORM_LAYERS)
+        for leaf, _ in module.named_buffers(recurse=False)
+    }
+    return frozenset(model.norm_names) | buffers
+
+
+@dataclass(frozen=True)
+class _WithoutGlobalModel(Method):
+    """A method whose server lacks layers no model can do without."""
+
+    def predictor(self, state: State) -> None:
+        """There is no global model."""
+        return
+
+
+def fedbn(setup: Setup) -> Method:
+    """Average all layers but those that normalise."""
+    names = norm_layers(setup.model)
+    if not names:
+        raise ConfigError(
+            "algorithm fedbn keeps normalisation layers at home, but this network has none with values of its own; "
+            "choose one that has (such as resnet18), or algorithm fedavg"
+        )
+    local = setup.local(CrossEntropy(), personal=names)
+    return _WithoutGlobalModel(local, {"model": Mean(), "buffers": Mean()}, setup.sampler, setup.schedule)

@@ -1,0 +1,187 @@
+"""FedMix and NaiveMix: mixup with means of other clients' samples.
+
+Yoon, Shin, Hwang, Yang. "FedMix: approximation of mixup under mean augmented federated learning". ICLR 2021,
+arXiv 2107.00233.
+
+    before round 0:  every client shuffles its samples, cuts them into groups of `means` and sends the mean input and
+                     mean label (xbar, ybar) of every group; the server hands all of them to everyone
+    client k:        each sample of a batch gets a random (xbar, ybar); l = lam
+      NaiveMix:      CE(f((1 - l) x + l xbar), (1 - l) y + l ybar)
+      FedMix:        (1 - l) CE(f(s), y) + l CE(f(s), ybar) + l (1 - l) mean_b <d CE_b(f(s), y_b) / ds, xbar_b>
+                     with s = (1 - l) x: NaiveMix to first order in l xbar
+    server:          as FedAvg
+
+Sent: before round 0 the means, n_k / M inputs with soft labels: they reveal blurred samples and class shares of
+groups of M, never of fewer (what is left over is not sent, so a client with fewer than M samples sends nothing). All
+means travel down with every message here. Then as FedAvg.
+Defaults: lam = 0.1 (0.05, 0.1 and 0.2 are searched), M = 10, drawn once (FedBR draws fresh ones for every step).
+Choices: the derivative is that of the loss of each sample, as the formula says; the two public codes differentiate
+the batch's mean and average once more, which makes the term B times smaller: as_published = true. Through batch norm
+the derivative also reaches the rest of the batch. A client may get its own means. lam = 0 is FedAvg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from accord.aggregate import Mean
+from accord.algorithms.fedavg import averaging
+from accord.core.algorithm import Method, Setup, put
+from accord.core.plan import Plan
+from accord.core.task import Corner, Part, View
+from accord.core.tensors import Trees
+from accord.core.types import Batch, Carry, Exchange, Job, Result, State, World
+from accord.errors import ConfigError, DataError
+from accord.parts.bounds import whole, within
+from accord.parts.losses import CrossEntropy, cross_entropy, weighted_mean
+from accord.parts.mixing import soft_labels
+from accord.parts.pseudo import share_of
+from accord.settings import PROPER_FRACTION, AtLeast, Search
+
+Lam = Annotated[float, PROPER_FRACTION, Search(choices=(0.05, 0.1, 0.2)), "share of the means; 0 mixes nothing"]
+Means = Annotated[int, AtLeast(1), Search(choices=(5, 10, 20)), "samples in each mean; 1 sends raw samples"]
+
+
+@dataclass(frozen=True)
+class GroupMeans:
+    """A client program that trains nothing: every step of one shuffled pass is a group, and its mean is sent."""
+
+    plan: Plan
+
+    def first_memory(self, job: Job) -> Trees:
+        """Nothing to remember."""
+        return {}
+
+    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
+        """The shuffled pass is all the chance there is."""
+        return {}
+
+    def begin(self, job: Job) -> Carry:
+        """Room for the means of all full groups."""
+        data = job.data
+        if not data.x.is_floating_point():
+            raise DataError(f"means of samples need inputs that are real numbers, these are {data.x.dtype}")
+        groups = len(data.y) // self.plan.batch_size
+        return {
+            "x": data.x.new_zeros(groups, *data.x.shape[1:]),
+            "y": data.x.new_zeros(groups, data.num_classes),
+            "next": data.y.new_zeros(1),
+        }
+
+    def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
+        """One group."""
+        labels = soft_labels(batch.y, job.data.num_classes, batch.x)
+        for leaf, values in (("x", batch.x), ("y", labels)):
+            carry[leaf].index_copy_(0, carry["next"], values.mean(0, keepdim=True))
+        carry["next"].add_(1)
+        return carry
+
+    def finish(self, job: Job, carry: Carry) -> Result:
+        """The means travel."""
+        return Result({"means": {"x": carry["x"], "y": carry["y"]}}, {}, {})
+
+
+@dataclass(frozen=True)
+class MeansPart(Part):
+    """A random mean for every sample of a batch."""
+
+    lam: float
+
+    def send(self, state: State) -> Trees:
+        """All means."""
+        return {"means": state["means"]}
+
+    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
+        """Which mean each sample gets."""
+        return {"fedmix.pick": rng.random((steps, batch))}
+
+    @staticmethod
+    def picked(job: Job, batch: Batch) -> tuple[Tensor, Tensor]:
+        """xbar and ybar of the batch."""
+        means = job.shared["means"]
+        rows = share_of(batch.noise["fedmix.pick"][: len(batch.x)], len(means["y"]))
+        return means["x"][rows], means["y"][rows]
+
+
+@dataclass(frozen=True)
+class MixedWithMeans(MeansPart):
+    """NaiveMix: the batch itself is mixed."""
+
+    def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:
+        """(1 - l) (x, y) + l (xbar, ybar); no stored samples any more, which the empty index says."""
+        x, y = self.picked(job, batch)
+        labels = soft_labels(batch.y, job.data.num_classes, batch.x)
+        keep = 1 - self.lam
+        return batch._replace(x=keep * batch.x + self.lam * x, y=keep * labels + self.lam * y, index=batch.index[:0])
+
+
+@dataclass(frozen=True)
+class TaylorMix(MeansPart):
+    """FedMix: mixing to first order."""
+
+    as_published: bool
+
+    def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:
+        """(1 - l) x, whose gradient will be asked for."""
+        return batch._replace(x=((1 - self.lam) * batch.x).requires_grad_(), index=batch.index[:0])
+
+    def loss(self, view: View) -> Tensor:
+        """All three terms."""
+        batch, logits = view.batch, view.out.logits
+        xbar, ybar = self.picked(view.job, batch)
+        each = functional.cross_entropy(logits, batch.y, reduction="none")
+        (slope,) = torch.autograd.grad((each * batch.weight).sum(), batch.x, create_graph=True)
+        along = weighted_mean((slope * xbar).flatten(1).sum(1), batch.weight)
+        if self.as_published:
+            along = along / batch.weight.sum()
+        plain = (1 - self.lam) * weighted_mean(each, batch.weight)
+        return plain + self.lam * cross_entropy(logits, ybar, batch.weight) + self.lam * (1 - self.lam) * along
+
+
+@dataclass(frozen=True)
+class _MeanAugmented(Method):
+    """Averaging, after the means were exchanged once."""
+
+    def start(self, state: State, world: World, exchange: Exchange) -> State:
+        """Gather the means."""
+        able = [client for client in world.clients if world.sizes[client] > 0]
+        replies = exchange("means", able, {})
+        means = {leaf: torch.cat([tree[leaf] for tree in replies.each("means")]) for leaf in ("x", "y")}
+        if not len(means["y"]):
+            size = self.tasks["means"].plan.batch_size
+            raise ConfigError(
+                f"no client holds algorithm.means = {size} samples, so there is nothing to mix with; lower it"
+            )
+        return put(state, means=means)
+
+
+def _mixing(setup: Setup, lam: float, means: int, *parts: Part) -> Method:
+    within(PROPER_FRACTION, lam=lam)
+    whole(AtLeast(1), means=means)
+    if lam == 0:
+        return averaging(setup)
+    task = GroupMeans(Plan(epochs=1, batch_size=means, last_batch="drop"))
+    rules = {"model": Mean(), "buffers": Mean()}
+    return _MeanAugmented(setup.local(*parts), rules, setup.sampler, setup.schedule, {"means": task})
+
+
+def fedmix(
+    setup: Setup,
+    *,
+    lam: Lam = 0.1,
+    means: Means = 10,
+    as_published: Annotated[bool, "divide the derivative's term by the batch size, as the public codes do"] = False,
+) -> Method:
+    """Average models trained on mixup with means, to first order."""
+    return _mixing(setup, lam, means, TaylorMix(lam, as_published))
+
+
+def naivemix(setup: Setup, *, lam: Lam = 0.1, means: Means = 10) -> Method:
+    """Average models trained on samples mixed with means."""
+    return _mixing(setup, lam, means, CrossEntropy(), MixedWithMeans(lam))

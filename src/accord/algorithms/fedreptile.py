@@ -1,0 +1,40 @@
+"""FedReptile: the server moves only part of the way to the clients' mean.
+
+UNRESOLVED: the FedUFO paper compares with "FedRetile" (also "FedRtile") and cites Hartmann et al., "Federated
+learning for ranking browser history suggestions", arXiv 1911.11807. That paper defines no method of the name; it
+trains with Rprop on the server. The name reads like Reptile (Nichol, Achiam, Schulman, arXiv 1803.02999), whose
+outer step this is, on the clients' models; the cited paper's rule is algorithm server_rprop.
+
+    client k:  as FedAvg -> w_k
+    server:    w_{t+1} = w_t + eps (mean_k w_k - w_t)       uniform weights
+
+Sent: as FedAvg. Defaults: eps = 0.5, constant; decay = "linear" takes it from eps to 0 over the rounds of the run,
+as Reptile does from 1. eps = 1 is FedAvg with uniform weights. Buffers are averaged uniformly.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from accord.aggregate import Mean
+from accord.aggregate.reptile import Decay, Reptile
+from accord.core.algorithm import Aggregator, Method, Setup
+from accord.models.blocks import choice
+from accord.parts.bounds import within
+from accord.parts.losses import CrossEntropy
+from accord.settings import Range, Search
+
+SHARE = Range(above=0, high=1)
+
+
+def fedreptile(
+    setup: Setup,
+    *,
+    eps: Annotated[float, SHARE, Search(0.1, 1.0), "share of the way to the mean"] = 0.5,
+    decay: Annotated[Decay, "constant, or down to 0 over the rounds of the run"] = "none",
+) -> Method:
+    """Move the model part of the way to the clients' mean."""
+    within(SHARE, eps=eps)
+    choice("decay", decay, ("none", "linear"))
+    rules: dict[str, Aggregator] = {"model": Reptile(eps, decay, max(setup.rounds, 1)), "buffers": Mean("uniform")}
+    return setup.method(setup.local(CrossEntropy()), rules)

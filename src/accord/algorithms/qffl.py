@@ -1,0 +1,78 @@
+"""q-FFL: clients with a higher loss count more, for a fairer spread of accuracies (solved by q-FedAvg).
+
+Li, Sanjabi, Beirami, Smith. "Fair resource allocation in federated learning". ICLR 2020, arXiv 1905.10497.
+
+    client k:  F_k = loss of w_t on all of its training data;  local training -> w_k
+               d_k = L (w_t - w_k),   L = 1 / eta, eta the local learning rate
+               D_k = F_k^q d_k,       h_k = q F_k^{q-1} |d_k|^2 + L F_k^q
+    server:    w_{t+1} = w_t - sum_k D_k / sum_k h_k                     no weights by samples
+
+Sent: the model down; w_k and F_k up. The paper's clients send D_k and h_k instead, from which w_k and F_k follow:
+the server reckons them here, so that what is measured on the clients' models needs no exception.
+Defaults: q = 2 (FedUFO's choice of 1, 2, 5). q = 0 is FedAvg with uniform weights. F_k is taken in evaluation mode,
+plus 1e-10 so that a power of it always exists. Buffers are averaged uniformly. eta follows local.schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch.nn import functional
+
+from accord.aggregate import Mean
+from accord.algorithms.fedavg import averaging
+from accord.core.algorithm import Method, Setup
+from accord.core.model import Model
+from accord.core.optim import Schedule
+from accord.core.task import Corner, Part
+from accord.core.tensors import Trees, squared_norm, subtract
+from accord.core.types import Carry, Job, Replies, State, World
+from accord.parts.bounds import within
+from accord.parts.frozen import in_chunks
+from accord.parts.losses import CrossEntropy
+from accord.settings import NOT_NEGATIVE, Search
+
+
+@dataclass(frozen=True)
+class FairStep(Part):
+    """The loss before training from the client, the weighted step on the server."""
+
+    q: float
+    schedule: Schedule
+
+    def begin(self, model: Model, job: Job) -> Corner:
+        """F_k."""
+        w, buffers = job.shared["model"], job.shared["buffers"]
+        logits = in_chunks(lambda x: model.reference(w, buffers, x).logits, job.data.x)
+        return {"loss": functional.cross_entropy(logits, job.data.y)}
+
+    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+        """F_k."""
+        return {"loss_before": {"loss": carry[self.name]["loss"]}}, {}
+
+    def update(self, state: State, replies: Replies, world: World) -> State:
+        """The step, its fraction reduced by L: sum F^q (w_t - w_k) / sum (q F^{q-1} L |w_t - w_k|^2 + F^q)."""
+        w = state["model"]
+        loss = torch.stack([tree["loss"].double().cpu() for tree in replies.each("loss_before")]) + 1e-10
+        moved = [squared_norm(subtract(w, own)).double().cpu() for own in replies.each("model")]
+        lr = max(self.schedule.at(world.round), 1e-30)  # nothing moves at a rate of 0
+        importance = loss**self.q
+        total = (self.q * loss ** (self.q - 1) * torch.stack(moved) / lr + importance).sum()
+        share = importance / total
+        pulled = replies.mean("model", share)
+        stays = 1 - float(share.sum())
+        return {"model": {name: stays * w[name] + pulled[name] for name in w}}
+
+
+def qffl(
+    setup: Setup,
+    *,
+    q: Annotated[float, NOT_NEGATIVE, Search(choices=(0.1, 1.0, 2.0, 5.0)), "how much fairness counts"] = 2.0,
+) -> Method:
+    """Average models with more weight on clients that are served badly."""
+    within(NOT_NEGATIVE, q=q)
+    if q == 0:
+        return averaging(setup, weight="uniform")
+    return setup.method(setup.local(CrossEntropy(), FairStep(q, setup.schedule)), {"buffers": Mean("uniform")})

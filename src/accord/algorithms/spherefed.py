@@ -1,0 +1,134 @@
+"""SphereFed: unit features, a frozen orthonormal head, and one closed-form calibration.
+
+Dong, Zhang, Li, Kung. "SphereFed: hyperspherical federated learning". ECCV 2022, arXiv 2207.09413.
+
+    z = features / |features|,   W [C, D] with W W^T = I, drawn once and never trained, no bias
+    client k:  min over the body   mean (W z - onehot(y))^2
+    server:    body <- sum_k a_k body_k
+    calibration:  every client, with the averaged body, sends V_k = sum z z^T and U_k = sum z onehot(y)^T;
+                  W* = ((sum_k V_k + ridge I)^-1 sum_k U_k)^T takes the place of W in the global model's predictions
+
+Sent: the whole model down, the body up; for the calibration D (D + C) numbers up from every client there is, which
+tell its second moments of features and its sums of features per class. Nothing is kept by the client.
+Defaults: calibrate = "end": after the last round ("always": after every round, at the price of one more exchange with
+everyone; "never"). ridge = 0.001. W is Gram-Schmidt on the model's own first head, in whose place it is put.
+Choices: the square is averaged over samples and classes, so its gradient is C times smaller than the squared
+distance's and wants a higher local.lr than cross-entropy. W* is solved in float64 and never trained with: the next
+round goes on from W. Personal accuracy is the trained body's under W. Needs as many features as classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from accord.aggregate import Mean
+from accord.core.algorithm import Method, Predictor, Setup, put
+from accord.core.model import Model
+from accord.core.plan import Plan
+from accord.core.task import Part, View
+from accord.core.tensors import Trees
+from accord.core.types import Batch, Carry, Exchange, Job, Replies, Result, State, World
+from accord.parts.bounds import one_of, within
+from accord.parts.frozen import in_chunks
+from accord.parts.losses import weighted_mean
+from accord.parts.mixing import soft_labels
+from accord.parts.orthonormal import SHORTEST, FixedHead, orthonormal_head
+from accord.settings import POSITIVE, Search
+
+Calibrate = Literal["never", "end", "always"]
+
+
+@dataclass(frozen=True)
+class SquaredError(Part):
+    """Mean squared distance of the outputs to the one-hot labels."""
+
+    def loss(self, view: View) -> Tensor:
+        """Mean over samples and classes."""
+        logits = view.out.logits
+        wanted = soft_labels(view.batch.y, logits.shape[1], logits)
+        return weighted_mean((logits - wanted).square().mean(1), view.batch.weight)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A client program that trains nothing: V_k and U_k of the received model, in float64."""
+
+    model: Model
+    plan: Plan = Plan(epochs=0)  # noqa: RUF009 - frozen, so it can be shared
+
+    def first_memory(self, job: Job) -> Trees:
+        """Nothing to remember."""
+        return {}
+
+    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
+        """No chance involved."""
+        return {}
+
+    def begin(self, job: Job) -> Carry:
+        """No steps will follow."""
+        return {}
+
+    def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
+        """Not reached: the plan has no steps."""
+        return carry
+
+    def finish(self, job: Job, carry: Carry) -> Result:
+        """One pass over all samples."""
+        received, buffers = job.shared["model"], job.shared["buffers"]
+        features = in_chunks(lambda x: self.model.reference(received, buffers, x).features, job.data.x)
+        unit = functional.normalize(features, dim=-1, eps=SHORTEST).double()
+        labels = soft_labels(job.data.y, job.data.num_classes, unit)
+        return Result({"moments": {"U": unit.mT @ labels, "V": unit.mT @ unit}}, {}, {})
+
+
+@dataclass(frozen=True)
+class Calibrated(Method):
+    """Averaging, and a head solved for in the end."""
+
+    calibrate: Calibrate = "end"
+    ridge: float = field(default=1e-3)
+    rounds: int = 1
+
+    def round(self, state: State, world: World, exchange: Exchange) -> tuple[State, Replies]:
+        """The usual round; where a calibration is due, everyone is asked for the moments."""
+        state, replies = super().round(state, world, exchange)
+        if self.calibrate == "never" or (self.calibrate == "end" and world.round + 1 < self.rounds):
+            return state, replies
+        able = [client for client in world.clients if world.sizes[client] > 0]
+        moments = exchange("moments", able, self.message(state))
+        ones = torch.ones(len(moments), dtype=torch.float64)
+        total = moments.mean("moments", ones)
+        ridge = self.ridge * torch.eye(len(total["V"]), dtype=torch.float64, device=total["V"].device)
+        solved = torch.linalg.solve(total["V"] + ridge, total["U"])
+        (name,) = self.model.head_names
+        head = solved.mT.to(state["model"][name].dtype).contiguous()
+        return put(state, calibrated={name: head}), replies
+
+    def predictor(self, state: State) -> Predictor | None:
+        """The averaged body under W*, or W where there is none yet."""
+        params = {**state["model"], **state.get("calibrated", {})}
+        return lambda x: self.model.reference(params, state["buffers"], x)
+
+
+def spherefed(
+    setup: Setup,
+    *,
+    calibrate: Annotated[Calibrate, "when the head is solved for"] = "end",
+    ridge: Annotated[float, POSITIVE, Search(1e-6, 1.0, log=True), "added to the diagonal before solving"] = 1e-3,
+) -> Method:
+    """Average bodies trained under one frozen orthonormal head."""
+    one_of(get_args(Calibrate), calibrate=calibrate)
+    within(POSITIVE, ridge=ridge)
+    setup = replace(setup, model=orthonormal_head(setup.model))
+    local = setup.local(SquaredError(), FixedHead(), frozen=frozenset(setup.model.head_names))
+    rules = {"model": Mean(), "buffers": Mean()}
+    tasks = {} if calibrate == "never" else {"moments": Moments(setup.model)}
+    return Calibrated(
+        local, rules, setup.sampler, setup.schedule, tasks, calibrate=calibrate, ridge=ridge, rounds=setup.rounds
+    )

@@ -1,0 +1,145 @@
+"""Compose: methods put together from parts by name, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from accord.algorithms.compose import compose
+from accord.algorithms.fedavg import fedavg
+from accord.algorithms.fedcm import fedcm
+from accord.algorithms.feddecorr import feddecorr
+from accord.algorithms.fedntd import fedntd
+from accord.algorithms.fedprox import fedprox
+from accord.algorithms.mixup import mixup
+from accord.config.schema import settings_of
+from accord.core.optim import Adam
+from accord.core.task import Part
+from accord.engine.processes import Processes
+from accord.errors import ConfigError
+from accord.parts.contrast import Decorrelation
+from accord.parts.distill import NotTrueDistillation
+from accord.parts.registry import PARTS, check_together
+from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
+    yield
+    torch.set_num_threads(before)
+
+
+def tiny(factory: Any, options: dict[str, Any] | None = None, executor: Any = None, **setup: Any) -> TinyRun:
+    data, model = tiny_data(dtype=torch.get_default_dtype()), tiny_model()
+    built = factory(tiny_setup(data, model, **setup), **(options or {}))
+    kinds = {"executor": executor} if executor else {}
+    return TinyRun(built, data=data, model=model, **kinds, **setup)
+
+
+@pytest.mark.parametrize(
+    ("parts", "weight", "factory", "options"),
+    [
+        ((), "examples", fedavg, {}),
+        (("mixup",), "examples", mixup, {}),
+        (("mixup: alpha=0.7",), "examples", mixup, {"alpha": 0.7}),
+        (("fedcm",), "uniform", fedcm, {}),
+        (("feddecorr: form=fedbr, beta=1",), "examples", feddecorr, {"beta": 1.0, "form": "fedbr"}),
+        (("fedntd:tau=2,beta=.5",), "uniform", fedntd, {"beta": 0.5, "tau": 2.0, "weight": "uniform"}),
+        (("fedprox: mu=0.3",), "examples", fedprox, {"mu": 0.3}),
+    ],
+)
+def test_one_part_is_its_method_bit_for_bit(
+    parts: tuple[str, ...], weight: str, factory: Any, options: dict[str, Any]
+) -> None:
+    ours = tiny(compose, {"parts": parts, "weight": weight}).rounds(3)
+    assert equal_trees(ours.state, tiny(factory, options).rounds(3).state)
+
+
+def test_all_parts_together_train_and_agree_across_executors() -> None:
+    options = {"parts": ("mixup", "fedcm", "feddecorr", "fedntd: beta=0.1", "fedprox")}
+    one = tiny(compose, options).rounds(3)
+    many = tiny(compose, options, executor=partial(Processes, workers=2))
+    try:
+        assert equal_trees(many.rounds(3).state, one.state)
+    finally:
+        many.close()
+    assert not equal_trees({"m": one.state["model"]}, {"m": tiny(fedavg).rounds(3).state["model"]})
+
+
+def test_the_order_of_loss_terms_only_rounds(float64: None) -> None:
+    first = tiny(compose, {"parts": ("mixup", "feddecorr", "fedntd")}).rounds(2).state["model"]
+    second = tiny(compose, {"parts": ("mixup", "fedntd", "feddecorr")}).rounds(2).state["model"]
+    assert all(torch.allclose(first[n], second[n], rtol=1e-9, atol=1e-11) for n in first)
+
+
+def test_filled_batches_only_where_a_part_compares_them() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    assert compose(setup, parts=("fedcm", "mixup")).local.plan.last_batch == "pad"
+    assert compose(setup, parts=("fedcm", "feddecorr")).local.plan.last_batch == "fill"
+    assert compose(setup, parts=("feddecorr: beta=0",)).local.plan.last_batch == "pad"
+
+
+@dataclass(frozen=True)
+class Reversed(Part):
+    """A second gradient rule."""
+
+    conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        (("mixpu",), "unknown part 'mixpu'. Did you mean 'mixup'?"),
+        (("mixup", "fedcm", "mixup: alpha=1"), "Mixup is listed twice"),
+        (("mixup: beta=1",), "unknown setting 'beta'"),
+        (("fedcm: alfa=1",), "Did you mean 'alpha'?"),
+        (("fedcm: alpha=2",), "alpha = 2: must be above 0 and at most 1"),
+        (("fedcm: alpha=nan",), "must be a finite number"),
+        (("fedcm: alpha=x",), "must be a number"),
+        (("fedcm: alpha",), "such as alpha=0.1"),
+        (("fedcm: alpha=",), "such as alpha=0.1"),
+        (("fedcm: alpha=0.1, alpha=0.2",), "given twice"),
+        (("feddecorr: form=offical",), "Did you mean 'official'?"),
+        (("",), "unknown part ''"),
+        (("__class__",), "unknown part"),
+    ],
+)
+def test_what_is_refused(parts: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(tiny_setup(tiny_data(), tiny_model()), parts=parts)
+    assert says in str(caught.value)
+
+
+def test_parts_are_a_list_of_names() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    for parts in ("mixup", (Decorrelation(),), (3,)):
+        with pytest.raises(ConfigError, match="listed by name"):
+            compose(setup, parts=parts)  # type: ignore[arg-type]
+
+
+def test_two_gradient_rules_are_refused() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    momentum = PARTS["fedcm"](setup)
+    with pytest.raises(ConfigError, match=r"ClientMomentum and Reversed do not go together.*the gradient rule"):
+        check_together((momentum, Reversed()))
+    check_together((momentum, Decorrelation(), NotTrueDistillation()))
+
+
+def test_a_part_that_needs_another_optimizer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="sgd"):
+        compose(tiny_setup(tiny_data(), tiny_model(), optimizer=Adam()), parts=("mixup", "fedcm"))
+    compose(tiny_setup(tiny_data(), tiny_model(), optimizer=Adam()), parts=("mixup", "fedntd"))
+
+
+def test_every_part_explains_its_settings() -> None:
+    for name in PARTS:
+        for setting in settings_of(PARTS[name]).values():
+            assert setting.doc
+            assert setting.bounds is None or setting.default in setting.bounds

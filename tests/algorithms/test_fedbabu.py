@@ -1,0 +1,107 @@
+"""FedBABU: a head that never moves, and fine-tuning that touches nothing but the score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from accord.algorithms.fedbabu import fedbabu
+from accord.core.optim import SGD
+from accord.core.plan import Plan
+from accord.core.types import ClientData, Job
+from accord.errors import ConfigError
+from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.personal import COHORTS, FILLED, Params, by_samples, near, norm_model, same_in_processes, tiny
+from support.reference import forward, gradient, local_sgd, samples
+
+
+def without_head(grads: Params) -> Params:
+    return {n: torch.zeros_like(g) if n.startswith("head") else g for n, g in grads.items()}
+
+
+def fine_tuned(run: TinyRun, client: int, start: Params, epochs: int, head_only: bool) -> Params:
+    """SGD with rate 0.1 over full batches of four in the samples' own order."""
+    x, y = samples(run, client)
+    params = dict(start)
+    for _ in range(epochs):
+        for left in range(0, len(y), 4):
+            rows = [place % len(y) for place in range(left, left + 4)]  # the last one starts over
+            xb, yb = x[rows], y[rows]
+            grads = gradient(lambda p, xb=xb, yb=yb: F.cross_entropy(forward(p, xb), yb), params)
+            params = {n: t if head_only and not n.startswith("head") else t - 0.1 * grads[n] for n, t in params.items()}
+    return params
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_three_rounds_with_partial_participation(momentum: float, float64: None) -> None:
+    run = tiny(fedbabu, sampler=Given(*COHORTS), optimizer=SGD(momentum))
+    w = dict(run.state["model"])
+    for round, cohort in enumerate(COHORTS):
+        models = [local_sgd(run, k, w, round, momentum=momentum, correct=without_head)[0] for k in cohort]
+        w = by_samples(models, cohort)
+    run.rounds(3)
+    assert near(run.state["model"], w)
+
+
+def test_the_head_never_moves_not_even_by_rounding() -> None:
+    run = tiny(fedbabu, optimizer=SGD(0.9, weight_decay=0.1), with_test=True)
+    first = {n: t.clone() for n, t in run.state["model"].items()}
+    run.rounds(3)
+    for name, value in run.state["model"].items():
+        assert torch.equal(value, first[name]) == name.startswith("head")
+    assert all(not n.startswith("head") for r in run.replies.results for n in r.reply["model"])
+
+
+@pytest.mark.parametrize(("tune", "epochs"), [("head", 2), ("all", 3), ("all", 0)])
+def test_the_judged_model(tune: str, epochs: int, float64: None) -> None:
+    run = tiny(fedbabu, {"tune": tune, "tune_epochs": epochs}, with_test=True).rounds(1)
+    start = dict(run.state["model"])
+    run.rounds(1)
+    for k, result in zip(run.replies.ids, run.replies.results, strict=True):
+        x, y = samples(run, k)
+        model = fine_tuned(run, k, start, epochs, tune == "head")
+        assert int(result.metrics["personal_correct"]) == int((forward(model, x).argmax(1) == y).sum())
+
+
+@pytest.mark.parametrize("tune", ["head", "all"])
+def test_the_fine_tuned_weights(tune: str, float64: None) -> None:
+    run = tiny(fedbabu, {"tune": tune, "tune_epochs": 2})
+    x, y = samples(run, 2)
+    start = dict(run.state["model"])
+    job = Job({"model": start, "buffers": {}}, {}, {}, {"lr": torch.tensor(0.1)}, ClientData(x, y, x, y, 3))
+    judged = run.algorithm.local.parts[-1].judged(run.model, job, {})
+    assert near(judged[0], fine_tuned(run, 2, start, 2, tune == "head"))
+
+
+def test_fine_tuning_changes_nothing_else() -> None:
+    for model in (tiny_model(), norm_model()):
+        watched = tiny(fedbabu, with_test=True, model=model, plan=FILLED).rounds(2)
+        blind = tiny(fedbabu, model=model, plan=FILLED).rounds(2)
+        assert equal_trees(watched.state, blind.state)
+        assert not watched.replies.missing
+
+
+def test_all_data_in_one_batch() -> None:
+    run = tiny(fedbabu, {"tune_epochs": 1}, plan=Plan(batch_size=0), with_test=True).rounds(1)
+    assert (run.replies.metric("personal_examples") > 0).all()
+
+
+def test_processes_give_the_same_bits() -> None:
+    assert same_in_processes(fedbabu, with_test=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [({"tune_epochs": -1}, "tune_epochs"), ({"tune_epochs": 1.5}, "tune_epochs"), ({"tune": "body"}, "tune")],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        fedbabu(tiny_setup(tiny_data(), tiny_model()), **settings)
+
+
+def test_a_network_without_a_body_is_refused() -> None:
+    with pytest.raises(ConfigError, match="only a head"):
+        fedbabu(tiny_setup(tiny_data(), tiny_model("linear")))

@@ -1,0 +1,156 @@
+"""Pseudo-data: who is asked for how many means, what they are means of; and the small network beside the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from accord.algorithms.fedbr import fedbr
+from accord.core.types import ClientData
+from accord.engine.exchange import LocalExchange
+from accord.errors import ConfigError
+from accord.parts.mlp import init_mlp, mlp
+from accord.parts.pseudo import Contribute, PseudoData, balanced_picks, share_of, uniform_picks
+from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
+from support.reference import samples
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
+    yield
+    torch.set_num_threads(before)
+
+
+def tiny(options: dict[str, Any]) -> TinyRun:
+    data, model = tiny_data(dtype=torch.get_default_dtype()), tiny_model()
+    return TinyRun(fedbr(tiny_setup(data, model), **options), data=data, model=model)
+
+
+class Spy:
+    """Records what the server asks, and answers from the run."""
+
+    def __init__(self, exchange: LocalExchange) -> None:
+        self.exchange = exchange
+        self.asked: list[tuple[str, list[int], dict[int, int]]] = []
+
+    def __call__(self, task: str, clients: Any, shared: Any, private: Any = None) -> Any:
+        counts = {k: int(trees["wanted"]["count"]) for k, trees in (private or {}).items()}
+        self.asked.append((task, list(clients), counts))
+        return self.exchange(task, clients, shared, private)
+
+
+def test_clients_are_asked_only_for_what_they_were_drawn_for() -> None:
+    run = tiny({"size": 6})
+    total = np.zeros(4)
+    for round in range(60):
+        run.round = round
+        spy = Spy(run.exchange())
+        made = PseudoData(6).make(run.world(), [0, 1, 2, 3], spy)  # type: ignore[arg-type]
+        ((task, clients, counts),) = spy.asked
+        assert task == "contribute"
+        assert sorted(counts) == clients
+        assert sum(counts.values()) == 6 == len(made["x"])
+        for k, n in counts.items():
+            assert n > 0
+            total[k] += n
+    assert total.min() > 60  # 90 each, whatever a client's size
+    assert total.max() < 120
+
+
+def test_means_of_own_samples_by_hand() -> None:
+    run = tiny({"size": 3, "means": 2, "every_round": False})
+    x = torch.cat([samples(run, k)[0] for k in range(4)])
+    pairs = (x.unsqueeze(0) + x.unsqueeze(1)).flatten(0, 1) / 2
+    for sample in run.state["pseudo"]["x"]:
+        assert float((pairs - sample).flatten(1).norm(dim=1).min()) < 1e-6
+
+
+def test_balanced_picks_take_classes_evenly() -> None:
+    y = torch.tensor([2] * 90 + [0] * 9 + [7])
+    data = ClientData(torch.zeros(100, 1), y, torch.zeros(0, 1), y[:0], 10)
+    draws = torch.rand(2, 300, 10, generator=torch.Generator().manual_seed(0))
+    even = y[balanced_picks(data, draws)].flatten().bincount(minlength=10) / 3000
+    assert torch.allclose(even[[0, 2, 7]], torch.full((3,), 1 / 3), atol=0.03)
+    plain = y[uniform_picks(data, draws)].flatten().bincount(minlength=10) / 3000
+    assert torch.allclose(plain[[0, 2, 7]], torch.tensor([0.09, 0.9, 0.01]), atol=0.03)
+    members = y[balanced_picks(data, draws)] == 2
+    inside = balanced_picks(data, draws)[members].unique()
+    assert len(inside) > 80  # every sample of a class can be drawn
+
+
+def test_draws_rounded_up_to_one_stay_inside() -> None:
+    assert share_of(torch.tensor([0.0, 0.999, 1.0]), 5).tolist() == [0, 4, 4]
+    assert share_of(torch.tensor([0.5, 1.0]), torch.tensor(3.0)).tolist() == [1, 2]
+
+
+def test_clients_that_do_not_answer_are_made_up_for() -> None:
+    run = tiny({"size": 8})
+    exchange = LocalExchange(run.executor, run.store, run.key, 5, 0.1, drop_rate=0.5)
+    made = PseudoData(8).make(run.world(), [0, 1, 2, 3], exchange)["x"]
+    assert exchange.missing
+    assert len(made) == 8
+    whole = {tuple(row.flatten().tolist()) for row in made}
+    assert len(whole) < 8
+
+
+def test_balanced_run_and_memory_of_other_parts() -> None:
+    run = tiny({"balanced": True}).rounds(2)
+    assert run.state["pseudo"]["x"].shape == (4, 1, 8, 8)
+    assert len(run.store) == 0  # contributing leaves no trace with the client
+
+
+def test_proxy_images_come_from_python() -> None:
+    maker = torch.Generator().manual_seed(0)
+    proxy = torch.rand(9, 1, 8, 8, generator=maker)
+    run = tiny({"proxy": proxy, "mixed": 1, "means": 3})
+    assert "contribute" not in run.algorithm.tasks
+    picks = run.key.at("pseudo", 0).integers(9, size=(4, 3))
+    expected = torch.stack([proxy[row].mean(0) for row in picks])
+    assert torch.allclose(run.state["pseudo"]["x"], expected)
+    run.rounds(2)
+    assert not torch.allclose(run.state["pseudo"]["x"], expected)
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        torch.rand(3, 1, 8, 9),
+        torch.rand(0, 1, 8, 8),
+        torch.rand(3),
+        torch.full((2, 1, 8, 8), float("nan")),
+        torch.zeros(2, 1, 8, 8, dtype=torch.int64),
+        np.zeros((2, 1, 8, 8)),
+    ],
+)
+def test_bad_proxies_are_refused(proxy: Any) -> None:
+    with pytest.raises(ConfigError, match="proxy"):
+        fedbr(tiny_setup(tiny_data(), tiny_model()), proxy=proxy)
+
+
+def test_mlp_is_torchs_sequential() -> None:
+    tree = init_mlp(np.random.default_rng(0), (7, 5, 4, 2))
+    net = nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2))
+    net.load_state_dict({f"{2 * int(n[0])}{n[1:]}": t for n, t in tree.items()})
+    x = torch.randn(3, 7, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(mlp(tree, x), net(x).detach())
+
+
+def test_mlp_starts_like_torchs_linear() -> None:
+    tree = init_mlp(np.random.default_rng(0), (100, 400))
+    for leaf in tree.values():
+        assert float(leaf.abs().max()) <= 0.1
+        assert float(leaf.std()) == pytest.approx(0.1 / math.sqrt(3), rel=0.1)
+
+
+def test_contribute_has_no_training() -> None:
+    task = Contribute(4, 10)
+    assert len(task.plan.schedule(np.random.default_rng(0), 50)) == 1
+    assert task.noise(np.random.default_rng(0), 1, 1)["contribute.draws"].shape == (1, 2, 4, 10)

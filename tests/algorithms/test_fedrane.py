@@ -1,0 +1,305 @@
+"""FedRANE as a method: local steps, rounds, evaluation, frozen head and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from accord.algorithms.fedavg import fedavg
+from accord.algorithms.fedrane import fedrane
+from accord.core.model import Model
+from accord.core.plan import Plan
+from accord.core.tensors import flatten
+from accord.data.federated import FederatedData
+from accord.engine.processes import Processes
+from accord.errors import ConfigError, DivergedError
+from accord.models import adapt
+from accord.parts.orthonormal import orthonormal_rows
+from accord.parts.relations import Relations
+from support.federation import Given, TinyRun, as_module, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.fedrane import (
+    augment_reference,
+    bargain_reference,
+    train_reference,
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def run_of(data: FederatedData, model: Model | None = None, setup: Any = None, **kwargs: Any) -> TinyRun:
+    model = model or tiny_model()
+    chosen = {name: kwargs.pop(name) for name in ("executor", "with_test", "seed") if name in kwargs}
+    algorithm = fedrane(tiny_setup(data, model, **(setup or {})), **kwargs)
+    return TinyRun(algorithm, data=data, model=model, **chosen)
+
+
+# rounds -----------------------------------------------------------------------------------------------------------
+
+
+def close(a: Any, b: Any) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], rtol=1e-7, atol=1e-8)
+
+
+def test_one_local_step(float64: None) -> None:
+    data = tiny_data(dtype=torch.float64)
+    run = run_of(data, setup={"plan": Plan(steps=1, batch_size=5)})
+    state = run.state
+    run.rounds()
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    assert run.replies is not None
+    for client, result in enumerate(run.replies.results):
+        model, relations = train_reference(run, state, client, 0, part)
+        close(result.reply["model"], model)
+        close(result.reply["relations"], relations)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"scale": "sum", "power": "uniform", "graph": "lowrank", "similarity": "cosine", "symmetric": False},
+        {"gne": False, "top_k": 2, "edge_weight": False, "hops": 2},
+    ],
+)
+def test_three_rounds_with_some_of_the_clients(float64: None, settings: dict[str, Any]) -> None:
+    cohorts = ([0, 2], [1, 3], [0, 1])
+    data = tiny_data(dtype=torch.float64)
+    run = run_of(data, setup={"sampler": Given(*cohorts), "plan": Plan(epochs=1, batch_size=4)}, **settings)
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    state = {tree: run.state[tree] for tree in ("model", "relations")}
+    for round, cohort in enumerate(cohorts):
+        trained = [train_reference(run, state, client, round, part) for client in cohort]
+        start = torch.cat([flatten(state["model"]), flatten(state["relations"])])
+        flat = [torch.cat([flatten(model), flatten(relations)]) for model, relations in trained]
+        d = np.stack([(one - start).numpy() for one in flat])
+        sizes = np.array([data.sizes[k] for k in cohort], dtype=float)
+        a = sizes / sizes.sum()
+        if settings.get("gne", True):
+            uniform = settings.get("power") == "uniform"
+            p = bargain_reference(d, np.ones(len(a)) if uniform else a * len(a))
+            step = p @ d
+            step *= 1 / p.sum() if settings.get("scale") == "sum" else np.linalg.norm(a @ d) / np.linalg.norm(step)
+        else:
+            step = a @ d
+        new, place = start + torch.tensor(step), 0
+        for tree in state:
+            moved = {}
+            for name in sorted(state[tree]):
+                count = state[tree][name].numel()
+                moved[name] = new[place : place + count].view_as(state[tree][name])
+                place += count
+            state[tree] = moved
+        run.rounds()
+        close(run.state["model"], state["model"])
+        close(run.state["relations"], state["relations"])
+
+
+def test_without_both_it_is_fedavg() -> None:
+    data, model = tiny_data(), tiny_model()
+    setup = tiny_setup(data, model)
+    plain = TinyRun(fedavg(setup), data=data, model=model).rounds(2)
+    assert equal_trees(plain.state, run_of(data, model, lra=False, gne=False).rounds(2).state)
+
+
+def test_module_and_model_travel_and_learn() -> None:
+    run = run_of(tiny_data(), hops=2)
+    before = run.state
+    assert set(run.algorithm.message(before)) == {"model", "buffers", "relations"}
+    first = run.rounds().replies
+    assert first is not None
+    assert set(first.results[0].reply) == {"model", "buffers", "relations"}
+    losses = [float(first.metric("loss").sum())]
+    run.rounds(4)
+    assert run.replies is not None
+    assert float(run.replies.metric("loss").sum()) < losses[0]
+    assert len(run.state["relations"]) == 6
+    assert not any(torch.equal(t, before["relations"][n]) for n, t in run.state["relations"].items())
+
+
+def test_no_contrast_at_weight_zero(float64: None) -> None:
+    data = tiny_data(dtype=torch.float64)
+    run = run_of(data, setup={"plan": Plan(steps=1, batch_size=5)}, lambda_cd=0.0)
+    state = run.state
+    run.rounds()
+    x, y = data.client(0)
+    rows = run.batches(0, round=0)[0]
+    module: Any = as_module(run.model, state["model"])
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    after = augment_reference(module.features(x[rows]), state["relations"], part)
+    assert run.replies is not None
+    expected = F.cross_entropy(module.head(after), y[rows]) * 5
+    torch.testing.assert_close(run.replies.results[0].metrics["loss"], expected.detach())
+
+
+def test_processes_give_the_same_bits() -> None:
+    data, model = tiny_data(), tiny_model()
+    one = run_of(data, model, with_test=True).rounds(2)
+    other = run_of(data, model, with_test=True, executor=partial(Processes, workers=2)).rounds(2)
+    other.close()
+    assert equal_trees(one.state, other.state)
+
+
+def test_the_last_batch_is_filled_for_the_graph_only() -> None:
+    data = tiny_data()
+    assert run_of(data).algorithm.tasks["train"].plan.last_batch == "fill"
+    assert run_of(data, lra=False).algorithm.tasks["train"].plan.last_batch == "pad"
+
+
+# evaluation -------------------------------------------------------------------------------------------------------
+
+
+def logits_of(run: TinyRun, x: Tensor) -> Tensor:
+    predictor = run.algorithm.predictor(run.state)
+    assert predictor is not None
+    with torch.no_grad():
+        return predictor(x).logits
+
+
+def test_global_evaluation(float64: None) -> None:
+    data = tiny_data(dtype=torch.float64)
+    x = data.client(3)[0]
+    batch = run_of(data)
+    module: Any = as_module(batch.model, batch.state["model"])
+    part = batch.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    expected = module.head(augment_reference(module.features(x), batch.state["relations"], part)).detach()
+    torch.testing.assert_close(logits_of(batch, x), expected)
+    torch.testing.assert_close(logits_of(run_of(data, evaluation="support"), x), expected)
+    torch.testing.assert_close(logits_of(run_of(data, evaluation="none"), x), module(x).detach())
+    torch.testing.assert_close(logits_of(batch, x[:1]), module(x[:1]).detach())  # alone: no graph
+    small = logits_of(run_of(data, graph_size=4), x)
+    assert small.shape == expected.shape
+    assert not torch.allclose(small, expected)
+
+
+def test_graphs_of_the_evaluation_are_mixed_and_none_is_left_with_one_sample() -> None:
+    seen = []
+
+    class Watching(Relations):
+        def augment(self, weights: Any, features: Tensor, mask: Tensor) -> Tensor:
+            seen.append(features[:, 0].tolist())
+            return features
+
+    model = tiny_model("linear", shape=(4,))
+    params, buffers = model.init()
+    x = torch.arange(9.0).repeat(4, 1).mT
+    Watching().together(model, {"model": params, "buffers": buffers, "relations": {}}, x, 4)
+    assert [len(graph) for graph in seen] == [3, 3, 3]
+    order = [row for graph in seen for row in graph]
+    assert sorted(order) == list(range(9))
+    assert order != list(range(9))
+    assert len(Watching().together(model, {"model": params, "buffers": buffers, "relations": {}}, x[:0], 4).logits) == 0
+
+
+@pytest.mark.parametrize("evaluation", ["none", "batch", "support"])
+def test_personal_accuracy_is_measured_with_the_graph(float64: None, evaluation: Any) -> None:
+    data = tiny_data(dtype=torch.float64)
+    run = run_of(data, with_test=True, evaluation=evaluation, setup={"plan": Plan(epochs=1, batch_size=6)})
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    run.rounds()
+    assert run.replies is not None
+    for client, result in enumerate(run.replies.results):
+        x, y = data.client(client)  # the tiny federation tests on the training samples
+        module: Any = as_module(run.model, result.reply["model"])
+        z = module.features(x).detach()
+        if evaluation == "batch":
+            z = augment_reference(z, result.reply["relations"], part)
+        if evaluation == "support":
+            z = torch.stack(
+                [
+                    augment_reference(torch.cat([z, z[i : i + 1]]), result.reply["relations"], part)[-1]
+                    for i in range(len(z))
+                ]
+            )
+        right = float((module.head(z).argmax(1) == y).sum())
+        assert float(result.metrics["personal_correct"]) == right
+        assert float(result.metrics["personal_examples"]) == len(y)
+
+
+def test_support_judges_each_sample_for_itself(float64: None) -> None:
+    data = tiny_data(dtype=torch.float64)
+    run = run_of(data)
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    known, x = data.client(3)[0], data.client(2)[0]
+    whole = part.supported(run.model, run.state, x, known, 8).logits
+    for i in range(len(x)):
+        torch.testing.assert_close(
+            part.supported(run.model, run.state, x[i : i + 1], known, 8).logits, whole[i : i + 1]
+        )
+
+
+# the frozen head --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"lra": False}, {"gne": False}, {"lra": False, "gne": False}])
+def test_frozen_head(settings: dict[str, Any]) -> None:
+    data, model = tiny_data(), tiny_model()
+    run = run_of(data, model, frozen_head=True, **settings)
+    head = run.state["model"]["head.weight"]
+    torch.testing.assert_close(head @ head.mT, torch.eye(3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(head, orthonormal_rows(model.init()[0]["head.weight"]))
+    run.rounds(3)
+    assert torch.equal(run.state["model"]["head.weight"], head)
+    assert "head.bias" not in run.state["model"]
+    assert run.replies is not None
+    assert "head.weight" not in run.replies.results[0].reply["model"]
+    assert float(logits_of(run, data.client(0)[0]).abs().max()) <= 1 + 1e-6
+    assert not torch.equal(run.state["model"]["neck.0.weight"], model.init()[0]["neck.0.weight"])
+
+
+def test_frozen_head_of_an_adapted_module() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(64, 6), nn.Tanh(), nn.Linear(6, 3)))
+    data, model = tiny_data(), Model(adapt(module, "1.2", example=torch.zeros(2, 1, 8, 8)))
+    run = run_of(data, model, frozen_head=True).rounds()
+    assert run.state["model"]["module.1.2.weight"].shape == (3, 6)
+    assert logits_of(run, data.client(0)[0]).shape == (6, 3)
+
+
+# what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_refusals() -> None:
+    data, model = tiny_data(), tiny_model()
+    with pytest.raises(ConfigError, match="batch of one"):
+        run_of(data, setup={"plan": Plan(batch_size=1)})
+    run_of(data, setup={"plan": Plan(batch_size=1)}, lra=False)
+    one = tiny_data(sizes=(9,))
+    with pytest.raises(ConfigError, match="nobody to bargain"):
+        run_of(one)
+    run_of(one, gne=False).rounds()
+    model.num_features = 0
+    with pytest.raises(ConfigError, match="has 0 of them"):
+        run_of(data, model)
+    with pytest.raises(ConfigError, match="2 features for 3 classes"):
+        run_of(data, tiny_model(hidden=(2,)), frozen_head=True)
+
+
+def test_a_client_with_one_sample_and_a_last_batch_of_one() -> None:
+    data, model = tiny_data(sizes=(1, 5, 9, 4)), tiny_model()
+    setup = replace(tiny_setup(data, model, plan=Plan(epochs=1, batch_size=4)), free_last_batch=False)
+    run = TinyRun(fedrane(setup), data=data, model=model, with_test=True)
+    assert [len(rows) for rows in run.batches(1)] == [4, 1]
+    run.rounds(2)
+    assert run.replies is not None
+    assert len(run.replies) == 4
+
+
+@pytest.mark.parametrize("mode", ["official", "ridge", "lowrank"])
+def test_diverged_training_is_named(mode: Any) -> None:
+    with pytest.raises(DivergedError, match="diverged in round 1"):
+        run_of(tiny_data(), graph=mode, setup={"lr": 1e30}).rounds(3)

@@ -1,0 +1,118 @@
+"""FedUFO's dynamic sampling: who is chosen, what is measured, when."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accord.algorithms.fedufo import fedufo
+from accord.core.keys import Key
+from accord.core.types import State, World
+from accord.parts.worst_half import WorstHalf
+from accord.sampling import Uniform
+from support.federation import Given, TinyRun, tiny_data, tiny_model, tiny_setup
+from support.reference import forward, samples
+
+
+def world(clients: list[int], round: int = 0, seed: int = 1, total: int | None = None) -> World:
+    sizes = np.ones(total or max(clients) + 1, dtype=np.int64)
+    return World(round, clients, sizes, Key(seed))
+
+
+def state(values: list[float]) -> State:
+    return {"performance": {"accuracy": torch.tensor(values)}}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from([-1.0, 0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=30),
+    st.integers(1, 30),
+    st.integers(0, 2**32),
+)
+def test_half_are_the_worst(values: list[float], count: int, seed: int) -> None:
+    """m clients, no two alike, and nobody outside does worse than the worst floor(m / 2) inside."""
+    everyone = list(range(len(values)))
+    chosen = WorstHalf(Uniform(count))(state(values), world(everyone, seed=seed))
+    m = min(count, len(values))
+    assert len(set(chosen)) == len(chosen) == m
+    assert chosen == sorted(chosen)
+    inside = sorted(values[k] for k in chosen)[: m // 2]
+    assert inside == sorted(values)[: m // 2]
+
+
+def test_by_hand() -> None:
+    """Of 7 clients 5 are asked: the two worst (4 and 2), and three of the others, each of them now and then."""
+    values = [0.9, 0.5, 0.2, 0.8, 0.1, 0.7, 0.6]
+    seen = [WorstHalf(Uniform(5))(state(values), world(list(range(7)), round)) for round in range(60)]
+    assert all({2, 4} <= set(chosen) for chosen in seen)
+    counts = {k: sum(k in chosen for chosen in seen) for k in (0, 1, 3, 5, 6)}
+    assert sum(counts.values()) == 180
+    assert all(20 < n < 52 for n in counts.values())  # 36 expected, sd 3.8
+
+
+def test_ties_fall_at_random() -> None:
+    seen = {tuple(WorstHalf(Uniform(4))(state([0.5] * 8), world(list(range(8)), round))) for round in range(20)}
+    assert len(seen) > 10
+
+
+def test_only_members_are_asked_and_the_order_of_the_roll_is_nothing() -> None:
+    values = [0.0, 0.9, 0.8, 0.0, 0.7, 0.6]
+    members = [1, 2, 4, 5]
+    chosen = WorstHalf(Uniform(2))(state(values), world(members, total=6))
+    assert 5 in chosen
+    assert set(chosen) <= set(members)
+    assert chosen == WorstHalf(Uniform(2))(state(values), world([5, 2, 1, 4], total=6))
+
+
+def test_before_its_first_round_the_usual_clients_are_asked() -> None:
+    roll, usual = list(range(9)), Uniform(4)
+    worst = WorstHalf(usual, first_round=3)
+    assert [worst(state([0.1] * 9), world(roll, r)) for r in range(3)] == [usual({}, world(roll, r)) for r in range(3)]
+
+
+def tiny(**given: Any) -> TinyRun:
+    data, model = tiny_data(dtype=torch.get_default_dtype()), tiny_model()
+    shared = {name: given.pop(name) for name in {"sampler", "rounds", "lr"} & given.keys()}
+    return TinyRun(fedufo(tiny_setup(data, model, **shared), **given), data=data, model=model, **shared)
+
+
+def accuracy(run: TinyRun, client: int) -> float:
+    x, y = samples(run, client)
+    return float((forward(run.state["model"], x).argmax(1) == y).double().mean())
+
+
+def test_fresh_performance_is_that_of_the_present_model(float64: None) -> None:
+    """Every client in every round of stage two, before that nothing is known."""
+    run = tiny(stage_one_rounds=2, rounds=4, sampler=Uniform(2), lr=0.5)
+    run.rounds(2)
+    assert run.state["performance"]["accuracy"].tolist() == [-1.0] * 4
+    for _ in range(2):
+        expected = [accuracy(run, k) for k in range(4)]
+        run.rounds(1)
+        assert run.state["performance"]["accuracy"].tolist() == pytest.approx(expected)
+        assert run.replies is not None
+        worst = min(expected)
+        assert any(math.isclose(expected[k], worst) for k in run.replies.ids)
+
+
+def test_stale_performance_is_that_of_the_last_visit(float64: None) -> None:
+    run = tiny(terms="cgl", dynamic=True, performance="stale", sampler=Given([0, 1]), lr=0.5, rounds=9)
+    known = [-1.0] * 4
+    asked: list[tuple[int, ...]] = []
+    for _ in range(4):
+        present = [accuracy(run, k) for k in range(4)]
+        run.rounds(1)
+        assert run.replies is not None
+        asked.append(run.replies.ids)
+        for k in run.replies.ids:
+            known[k] = present[k]
+        assert run.state["performance"]["accuracy"].tolist() == pytest.approx(known)
+    # Half of each pair is the worst client, and those never asked count as worst: soon everyone is known.
+    assert set().union(*asked[:3]) >= {k for k in range(4) if known[k] >= 0}
+    assert -1.0 not in known

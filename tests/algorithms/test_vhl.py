@@ -1,0 +1,150 @@
+"""VHL: the contrast by hand and row by row, the virtual set, whole rounds against a plain reference."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from accord.algorithms.fedavg import fedavg
+from accord.algorithms.vhl import supervised_contrast, vhl
+from accord.errors import ConfigError
+from accord.parts.virtual import virtual_set
+from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.personal import COHORTS, FILLED, Params, by_samples, near, norm_model, same_in_processes, tiny
+from support.reference import forward, gradient, samples
+
+OPTIONS: dict[str, Any] = {
+    "alpha": 0.5, "contrast": 0.8, "virtual_contrast": 0.3, "tau": 0.4, "count": 20, "size": 6
+}  # fmt: skip
+
+
+def supcon(rows: Tensor, labels: Tensor, tau: float) -> Tensor:
+    """Anchor by anchor, with sums of exponentials."""
+    unit = [r / r.norm().clamp(min=1e-4) for r in rows]
+    found = []
+    for i, anchor in enumerate(unit):
+        rest = [j for j in range(len(unit)) if j != i]
+        below = sum(torch.exp(anchor @ unit[a] / tau) for a in rest)
+        partners = [j for j in rest if labels[j] == labels[i]]
+        if partners:
+            found.append(sum(-torch.log(torch.exp(anchor @ unit[p] / tau) / below) for p in partners) / len(partners))
+    return sum(found) / len(found) if found else torch.zeros(())
+
+
+def hidden(p: Params, x: Tensor) -> Tensor:
+    (weight,) = (t for n, t in p.items() if t.dim() == 2 and n != "head.weight")
+    (bias,) = (t for n, t in p.items() if t.dim() == 1 and n != "head.bias")
+    return torch.relu(x.flatten(1) @ weight.T + bias)
+
+
+def test_contrast_by_hand(float64: None) -> None:
+    # Rows 0 and 1 point the same way and share a label; row 2 is at a right angle and has no partner.
+    rows, labels = torch.tensor([[2.0, 0.0], [5.0, 0.0], [0.0, 1.0]]), torch.tensor([1, 1, 0])
+    expected = math.log(1 + math.exp(-1 / 0.5))
+    assert float(supervised_contrast(rows, labels, torch.ones(3), 0.5)) == pytest.approx(expected)
+    assert float(supervised_contrast(rows, torch.tensor([0, 1, 2]), torch.ones(3), 0.5)) == 0.0
+
+
+@given(st.integers(2, 8), st.integers(0, 2**31), st.sampled_from([0.07, 0.5, 2.0]))
+@settings(max_examples=20, deadline=None)
+def test_contrast_properties(count: int, seed: int, tau: float) -> None:
+    maker = torch.Generator().manual_seed(seed)
+    rows = torch.randn(count, 4, generator=maker, dtype=torch.float64)
+    labels = torch.randint(3, (count,), generator=maker)
+    ones = torch.ones(count, dtype=torch.float64)
+    found = float(supervised_contrast(rows, labels, ones, tau))
+    assert found == pytest.approx(float(supcon(rows, labels, tau)), abs=1e-9)
+    assert found >= 0
+    assert found == pytest.approx(float(supervised_contrast(3 * rows, labels, ones, tau)), abs=1e-9)
+    padded = torch.cat([rows, rows[:1] + 1]), torch.cat([labels, labels[:1]]), torch.cat([ones, 0 * ones[:1]])
+    assert found == pytest.approx(float(supervised_contrast(*padded, tau)), abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 7, 5), (10,), (4, 6)])
+def test_the_virtual_set(shape: tuple[int, ...]) -> None:
+    x, y = virtual_set(5, 300, 3, shape, torch.float32)
+    assert x.shape == (300, *shape)
+    assert torch.bincount(y).tolist() == [100, 100, 100]
+    assert float(x.mean()) == pytest.approx(0, abs=1e-4)
+    assert float(x.std()) == pytest.approx(1, abs=1e-3)
+    virtual_set.cache_clear()
+    assert torch.equal(virtual_set(5, 300, 3, shape, torch.float32)[0], x)
+    assert not torch.equal(virtual_set(6, 300, 3, shape, torch.float32)[0], x)
+    # Classes can be told apart: samples lie nearer to their own class's mean than to the others'.
+    means = torch.stack([x[y == c].flatten(1).mean(0) for c in range(3)])
+    assert float((torch.cdist(x.flatten(1), means).argmin(1) == y).float().mean()) > 0.8
+
+
+def reference_rounds(run: TinyRun, space: str) -> Params:
+    v, c = virtual_set(run.key.number("virtual"), 20, 3, (1, 8, 8), torch.float64)
+    look = hidden if space == "features" else forward
+    w = dict(run.state["model"])
+    for round, cohort in enumerate(COHORTS):
+        models = []
+        for k in cohort:
+            x, y = samples(run, k)
+            batches = run.batches(k, "train", round)
+            draws = run.key.at("noise.train", round, k).random((len(batches), 6))
+            p = dict(w)
+            for rows, numbers in zip(batches, draws, strict=True):
+                picks = [int(u * 20) for u in numbers]
+
+                def loss(q: Params, x: Tensor = x[rows], y: Tensor = y[rows], i: list[int] = picks) -> Tensor:
+                    real, virtual = look(q, x), look(q, v[i])
+                    joint = supcon(torch.cat([real, virtual.detach()]), torch.cat([y, c[i]]), 0.4)
+                    total = F.cross_entropy(forward(q, x), y) + 0.5 * F.cross_entropy(forward(q, v[i]), c[i])
+                    return total + 0.8 * joint + 0.3 * supcon(virtual, c[i], 0.4)
+
+                g = gradient(loss, p)
+                p = {n: t - 0.1 * g[n] for n, t in p.items()}
+            models.append(p)
+        w = by_samples(models, cohort)
+    return w
+
+
+@pytest.mark.parametrize("space", ["features", "logits"])
+def test_three_rounds_with_partial_participation(space: str, float64: None) -> None:
+    run = tiny(vhl, {**OPTIONS, "space": space}, sampler=Given(*COHORTS))
+    assert all(len(rows) == 4 for k in range(4) for rows in run.batches(k, "train", 0))  # no short last batch
+    w = reference_rounds(run, space)
+    assert near(run.rounds(3).state["model"], w, 1e-8)
+
+
+def test_without_weights_it_is_fedavg_bit_for_bit() -> None:
+    none = {"alpha": 0.0, "contrast": 0.0, "virtual_contrast": 0.0}
+    assert equal_trees(tiny(vhl, none).rounds(2).state, tiny(fedavg).rounds(2).state)
+
+
+@pytest.mark.parametrize("only", ["alpha", "contrast", "virtual_contrast"])
+def test_every_term_alone(only: str) -> None:
+    off = {"alpha": 0.0, "contrast": 0.0, "virtual_contrast": 0.0, "count": 30}
+    moved = tiny(vhl, {**off, only: 1.0}, plan=FILLED).rounds(1).state["model"]
+    plain = tiny(fedavg, plan=FILLED).rounds(1).state["model"]
+    assert any(not torch.equal(moved[n], plain[n]) for n in plain)
+
+
+def test_running_statistics_are_those_of_real_samples() -> None:
+    run = tiny(vhl, {"count": 30}, model=norm_model(), plan=FILLED, sampler=Given([0])).rounds(1)
+    count = next(t for n, t in run.state["buffers"].items() if n.endswith("num_batches_tracked"))
+    assert int(count) == len(run.batches(0, "train", 0))
+
+
+def test_processes_give_the_same_bits() -> None:
+    assert same_in_processes(vhl, {"count": 60})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("alpha", -1.0), ("contrast", float("nan")), ("virtual_contrast", -0.1), ("tau", 0.0), ("count", 1), ("size", 1),
+     ("count", 2), ("space", "maps")],
+)  # fmt: skip
+def test_bad_settings_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        vhl(tiny_setup(tiny_data(), tiny_model()), **{name: value})

@@ -1,0 +1,54 @@
+"""What leaves a client, counted by hand; and the examples, run as a reader would."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+import accord
+from accord.algorithms import ALGORITHMS
+from accord.config import load_config
+from accord.engine.traffic import measure_traffic
+from accord.errors import ConfigError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODEL = 4 * 199_210  # bytes of the 2NN
+
+
+def parcels(*sets: str) -> set[tuple[str, str, str, int]]:
+    found = measure_traffic(load_config(None, ["data.limit=400", "partition.clients=4", *sets]))
+    return {(p.task, p.direction, p.tree, p.bytes) for p in found}
+
+
+def test_fedavg_sends_the_model_and_scaffold_twice_as_much() -> None:
+    plain = {("train", "down", "model", MODEL), ("train", "up", "model", MODEL)}
+    assert parcels() == plain
+    control = {("train", "down", "control", MODEL), ("train", "up", "control_change", MODEL)}
+    assert parcels("algorithm.name=scaffold") == plain | control
+    assert parcels("algorithm.name=local") == set()
+
+
+def test_own_method_registers_and_runs(tmp_path: Path) -> None:
+    module = runpy.run_path(str(EXAMPLES / "own_method.py"))
+    if "fednear" not in ALGORITHMS:
+        accord.ALGORITHMS.add("fednear")(module["fednear"])
+    try:
+        sets = ["algorithm.name=fednear", "algorithm.weight=0.5", "rounds=2", "data.limit=200", "partition.clients=4"]
+        outcome = accord.run(load_config(None, [*sets, "executor=sequential", f"out={tmp_path}"]))
+        assert outcome.summary["accuracy"] is not None
+    finally:
+        ALGORITHMS._entries.pop("fednear")  # the registry is shared by all tests of this process
+
+
+def test_own_data_gives_data_and_a_network() -> None:
+    module = runpy.run_path(str(EXAMPLES / "own_data.py"))
+    assert module["data"].train_clients.max() == 7
+    assert module["config"].algorithm.name == "scaffold"
+
+
+def test_unseen_epochs_without_unseen_clients_is_refused_before_the_first_round(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"partition\.unseen"):
+        accord.run(load_config(None, ["evaluate.unseen_epochs=2", f"out={tmp_path}"]))
+    assert not list(tmp_path.iterdir())
