@@ -289,6 +289,42 @@ def test_refusals() -> None:
         run_of(data, tiny_model(hidden=(2,)), frozen_head=True)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"lambda_b": 0.0},
+        {"tau": -1.0},
+        {"eps": float("nan")},
+        {"lambda_cd": -0.1},
+        {"radius": float("inf")},
+        {"hops": 0},
+        {"top_k": -1},
+        {"top_k": 1.5},
+        {"graph_size": 1},
+        {"graph": "dense"},
+        {"similarity": "dot"},
+        {"evaluation": "test"},
+        {"scale": "mean"},
+        {"power": "equal"},
+    ],
+)
+def test_settings_out_of_bounds(setting: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        run_of(tiny_data(), **setting)
+
+
+def test_a_model_is_given_back_where_one_module_predicts() -> None:
+    data = tiny_data()
+    x = data.client(0)[0]
+    run = run_of(data)
+    assert run.algorithm.export(run.state) is None
+    for settings in ({"lra": False}, {"evaluation": "none"}, {"lra": False, "frozen_head": True}):
+        run = run_of(data, **settings).rounds()
+        module = run.algorithm.export(run.state)
+        assert module is not None
+        torch.testing.assert_close(module(x).detach(), logits_of(run, x))
+
+
 def test_a_client_with_one_sample_and_a_last_batch_of_one() -> None:
     data, model = tiny_data(sizes=(1, 5, 9, 4)), tiny_model()
     setup = replace(tiny_setup(data, model, plan=Plan(epochs=1, batch_size=4)), free_last_batch=False)
