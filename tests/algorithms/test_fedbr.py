@@ -16,13 +16,11 @@ from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedbr import fedbr
-from accord.config.schema import settings_of
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
 from accord.core.types import Batch, ClientData, Job
 from accord.engine.processes import Processes
-from accord.errors import ConfigError
 from accord.models import adapt
 from accord.parts.contrast import contrast
 from accord.parts.mixing import Mixup
@@ -359,43 +357,6 @@ def test_other_optimizers_and_clipping() -> None:
     run.rounds(1)
     moved = sum(float((run.state["projector"][n] - before[n]).pow(2).sum()) for n in before) ** 0.5
     assert moved <= 0.1 * 1e-3 * 1.01  # one step of at most lr * clip; uniform mean of such steps
-
-
-# settings -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"lam": -1.0}, "lam"),
-        ({"mu": float("nan")}, "mu"),
-        ({"tau": 0.0}, "tau"),
-        ({"mixed": -1}, "mixed"),
-        ({"mixed": 1.5}, "mixed"),
-        ({"means": 1}, "means"),
-        ({"size": -4}, "size"),
-        ({"extra": ("mixpu",)}, "Did you mean 'mixup'"),
-        ({"parts": ("mixup",)}, "extra"),
-        ({"extra": ("mixup",), "parts": (Mixup(),)}, "listed twice"),
-    ],
-)
-def test_bad_settings_are_refused(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        fedbr(tiny_setup(tiny_data(), tiny_model()), **options)
-
-
-def test_full_batches_need_a_size() -> None:
-    setup = tiny_setup(tiny_data(), tiny_model(), plan=Plan(batch_size=0))
-    with pytest.raises(ConfigError, match=r"algorithm\.size"):
-        fedbr(setup)
-    assert fedbr(setup, size=5).pseudo.size == 5  # type: ignore[attr-defined]
-
-
-def test_settings_are_those_a_file_can_hold() -> None:
-    known = settings_of(fedbr)
-    assert not {"parts", "proxy", "setup"} & set(known)
-    assert known["tau"].default == 0.5
-    assert all(setting.doc for setting in known.values())
 
 
 def test_processes_give_the_same_bits() -> None:

@@ -5,48 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from accord.algorithms.fedufo import feduad, fedufo
-from accord.config.values import Misfit, fit
+from accord.algorithms.fedufo import feduad
 from accord.core.algorithm import Method
 from accord.core.model import Model
-from accord.core.optim import SGD, Adam
+from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.task import Corner, LocalTraining, Part
 from accord.core.tensors import num_bytes
 from accord.core.types import Batch, Job
 from accord.engine.processes import Processes, can_fork
-from accord.errors import ConfigError
 from accord.models import adapt
-from accord.parts.alignment import naming_loss, uniform_loss
-from accord.parts.consensus import Divergence
-from accord.parts.peers import class_shares, group_target
 from accord.sampling import Uniform
-from support.federation import CLASSES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.federation import CLASSES, Given, TinyRun, equal_trees
 from support.fedufo_reference import Options, Reference
-
-PAIRS = ([0, 2], [1, 3], [0, 1])
-TRIPLES = ([0, 1, 3], [1, 2, 3], [0, 2, 3])
-ALL = ("uad", "cgr", "cgl")
-
-
-def tiny(factory: Any = fedufo, *, seed: int = 1, executor: Any = None, method: Any = None, **given: Any) -> TinyRun:
-    """A run of the method; `model`, `data`, `plan`, `optimizer`, `sampler`, `rounds` go to the setup."""
-    names = {"plan", "optimizer", "sampler", "rounds", "lr"}
-    data = given.pop("data", None) or tiny_data(dtype=torch.get_default_dtype())
-    model = given.pop("model", None) or tiny_model()
-    shared = {name: given.pop(name) for name in names & given.keys()}
-    algorithm = factory(tiny_setup(data, model, **shared), **given)
-    extra = {} if executor is None else {"executor": executor}
-    return TinyRun(method(algorithm) if method else algorithm, data=data, model=model, seed=seed, **extra, **shared)
-
+from support.fedufo_runs import ALL, PAIRS, TRIPLES, tiny
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[list[int], ...]]] = {
     "cls": ({"terms": "cls"}, {}, PAIRS),
@@ -125,88 +103,6 @@ def assert_close(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> None:
     assert ours.keys() == reference.keys()
     for name in ours:
         torch.testing.assert_close(ours[name], reference[name], rtol=1e-8, atol=1e-9)
-
-
-# the losses, by hand -------------------------------------------------------------------------------------------
-
-
-def test_uniform_loss_by_hand(float64: None) -> None:
-    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.2, 0.2]]))
-    expected = [(math.log(2) + 2 * math.log(4)) / 3, math.log(3)]
-    assert uniform_loss(logits).tolist() == pytest.approx(expected)
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=20))
-def test_uniform_loss_is_least_where_uniform(values: list[float]) -> None:
-    logits = torch.tensor(values, dtype=torch.float64)
-    loss, least = float(uniform_loss(logits)), math.log(len(values))
-    assert loss >= least - 1e-12
-    assert (loss - least < 1e-12) == (max(values) - min(values) < 1e-5)
-
-
-def test_naming_loss_by_hand(float64: None) -> None:
-    """One sample, three members of four clients: own weight 1, the two others 1/2 each."""
-    logits = torch.log(torch.tensor([[[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25], [0.5, 0.3, 0.1, 0.1]]]))
-    loss = naming_loss(logits, torch.tensor([0, 1, 3]), torch.tensor([False, True, False]))
-    assert loss.tolist() == pytest.approx([-math.log(0.25) - (math.log(0.1) + math.log(0.1)) / 2])
-
-
-def test_naming_loss_of_a_group_that_shrank_to_one(float64: None) -> None:
-    loss = naming_loss(torch.zeros(2, 1, 4), torch.tensor([2]), torch.tensor([True]))
-    assert loss.tolist() == pytest.approx([math.log(4)] * 2)
-
-
-@pytest.mark.parametrize(
-    ("kl", "reduction", "value"),
-    [
-        ("reverse", "batch", 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)),
-        ("forward", "batch", 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)),
-        ("reverse", "mean", 0.25 * math.log(0.5 / 0.75) + 0.25 * math.log(0.5 / 0.25)),
-    ],
-)
-def test_divergence_by_hand(kl: Any, reduction: Any, value: float, float64: None) -> None:
-    """The padded row counts nothing."""
-    logits = torch.log(torch.tensor([[0.5, 0.5], [0.9, 0.1]]))
-    target = torch.log(torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
-    assert float(Divergence(kl, reduction)(logits, target, torch.tensor([1.0, 0.0]))) == pytest.approx(value)
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.floats(-30, 30), min_size=6, max_size=6), st.lists(st.floats(-30, 30), min_size=6, max_size=6))
-def test_divergence_is_zero_when_equal_and_never_negative(a: list[float], b: list[float]) -> None:
-    logits, other = (torch.tensor(v, dtype=torch.float64).view(2, 3) for v in (a, b))
-    one = torch.ones(2, dtype=torch.float64)
-    for kl in ("reverse", "forward"):
-        measure = Divergence(kl, "batch")  # type: ignore[arg-type]
-        assert float(measure(logits, logits.log_softmax(1), one)) == 0
-        assert float(measure(logits, other.log_softmax(1), one)) >= -1e-12
-
-
-def test_group_target_by_hand(float64: None) -> None:
-    """Two members; nobody holds the third class."""
-    shares = class_shares(torch.tensor([[3, 1, 0], [1, 1, 0]]))
-    assert shares.tolist() == [[0.75, 0.5, 0.0], [0.25, 0.5, 0.0]]
-    logits = torch.log(torch.tensor([[[0.6, 0.3, 0.1], [0.2, 0.4, 0.4]]]))
-    u = [0.75 * 0.6 + 0.25 * 0.2, 0.5 * 0.3 + 0.5 * 0.4, 0.0]
-    total = sum(math.exp(v) for v in u)
-    assert group_target(logits, shares, "softmax").exp()[0].tolist() == pytest.approx([math.exp(v) / total for v in u])
-    assert group_target(logits, shares, "normalise").exp()[0].tolist() == pytest.approx([0.5 / 0.85, 0.35 / 0.85, 1e-8])
-    powers = [0.6**0.75 * 0.2**0.25, 0.3**0.5 * 0.4**0.5, 1.0]
-    expected = [v / sum(powers) for v in powers]
-    assert group_target(logits, shares, "logits").exp()[0].tolist() == pytest.approx(expected)
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.integers(2, 5), st.integers(0, 2**31))
-def test_printed_group_target_is_nearly_flat(members: int, seed: int) -> None:
-    """u lies in [0, 1], so no two classes are more than e : 1 apart, and shares of a held class sum to one."""
-    rng = torch.Generator().manual_seed(seed)
-    counts = torch.randint(0, 3, (members, 10), generator=rng)
-    shares = class_shares(counts)
-    assert torch.allclose(shares.sum(0), (counts.sum(0) > 0).float())
-    target = group_target(10 * torch.randn(7, members, 10, generator=rng), shares, "softmax").exp()
-    assert float((target.max(1).values / target.min(1).values).max()) <= math.e * (1 + 1e-5)
 
 
 # identities ----------------------------------------------------------------------------------------------------
@@ -447,71 +343,3 @@ def test_drop_outs_between_the_exchanges() -> None:
         run = tiny(stage_one_rounds=0, dynamic=False)
         _, replies = run.algorithm.round(run.state, run.world(), Leaky(run.exchange(), lost))
         assert replies.ids == left
-
-
-# settings ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("chosen", "words"),
-    [
-        ({"terms": "uda"}, "terms must be one of"),
-        ({"kl": "sideways"}, "kl must be one of"),
-        ({"disc_home": "cloud"}, "disc_home must be one of"),
-        ({"terms": "cgr", "dynamic": True}, "CGL loss only"),
-        ({"terms": "all", "cgl_weight": 0.0, "dynamic": True}, "CGL loss only"),
-        ({"terms": "cgl", "start": "prior"}, "needs UAD or CGR"),
-        ({"disc_classes": "group"}, "disc_home to 'fresh'"),
-        ({"stage_one_rounds": 3}, "below rounds"),
-        ({"sampler": Uniform(1)}, "at least two"),
-        ({"terms": "cgr", "sampler": Uniform(1)}, "at least two"),
-        ({"data": tiny_data((9,)), "terms": "uad"}, "at least two"),
-    ],
-)
-def test_refusals(chosen: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        tiny(**chosen)
-
-
-def test_a_model_without_features_is_refused() -> None:
-    model = tiny_model()
-    model.num_features = 0
-    with pytest.raises(ConfigError, match=r"accord\.models\.adapt"):
-        tiny(model=model)
-    tiny(model=model, terms="cgl").rounds(1)
-
-
-def test_one_client_is_enough_for_cgl() -> None:
-    tiny(terms="cgl", data=tiny_data((9,))).rounds(1)
-
-
-def test_rows_and_presets() -> None:
-    """Left alone: all terms with dynamic sampling; a row by its terms alone has none."""
-    parts = {
-        "cls": [],
-        "cgr": ["Peers", "GroupConsensus"],
-        "cgl": ["GlobalConsensus"],
-        "uad": ["Peers", "UniformAlignment"],
-        "uad+cgr": ["Peers", "UniformAlignment", "GroupConsensus"],
-        "uad+cgl": ["Peers", "UniformAlignment", "GlobalConsensus"],
-        "all": ["Peers", "UniformAlignment", "GroupConsensus", "GlobalConsensus", "Performance"],
-    }
-    for terms, names in parts.items():
-        method = tiny(terms=terms).algorithm
-        assert [part.name for part in method.local.parts] == ["CrossEntropy", *names]  # type: ignore[attr-defined]
-    for terms in ("cgl", "uad+cgl"):
-        assert "performance" in tiny(terms=terms, dynamic=True).algorithm.tasks
-
-
-@pytest.mark.parametrize("factory", [fedufo, feduad])
-def test_every_setting_fits_its_own_annotation(factory: Any) -> None:
-    hints = get_type_hints(factory, include_extras=True)
-    for name, default in factory.__kwdefaults__.items():
-        assert fit(hints[name], default) == default
-        if get_origin(get_type_hints(factory)[name]) is Literal:
-            with pytest.raises(Misfit):
-                fit(hints[name], "nonsense")
-
-
-def test_any_local_optimizer_will_do() -> None:
-    tiny(optimizer=Adam(weight_decay=0.1), lr=1e-3, stage_one_rounds=1).rounds(3)

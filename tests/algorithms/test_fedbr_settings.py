@@ -1,0 +1,50 @@
+"""FedBR's settings: what is refused, and what a file can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accord.algorithms.fedbr import fedbr
+from accord.config.schema import settings_of
+from accord.core.plan import Plan
+from accord.errors import ConfigError
+from accord.parts.mixing import Mixup
+from support.federation import tiny_data, tiny_model, tiny_setup
+
+# settings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"lam": -1.0}, "lam"),
+        ({"mu": float("nan")}, "mu"),
+        ({"tau": 0.0}, "tau"),
+        ({"mixed": -1}, "mixed"),
+        ({"mixed": 1.5}, "mixed"),
+        ({"means": 1}, "means"),
+        ({"size": -4}, "size"),
+        ({"extra": ("mixpu",)}, "Did you mean 'mixup'"),
+        ({"parts": ("mixup",)}, "extra"),
+        ({"extra": ("mixup",), "parts": (Mixup(),)}, "listed twice"),
+    ],
+)
+def test_bad_settings_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        fedbr(tiny_setup(tiny_data(), tiny_model()), **options)
+
+
+def test_full_batches_need_a_size() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model(), plan=Plan(batch_size=0))
+    with pytest.raises(ConfigError, match=r"algorithm\.size"):
+        fedbr(setup)
+    assert fedbr(setup, size=5).pseudo.size == 5  # type: ignore[attr-defined]
+
+
+def test_settings_are_those_a_file_can_hold() -> None:
+    known = settings_of(fedbr)
+    assert not {"parts", "proxy", "setup"} & set(known)
+    assert known["tau"].default == 0.5
+    assert all(setting.doc for setting in known.values())

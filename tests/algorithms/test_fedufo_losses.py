@@ -1,0 +1,96 @@
+"""FedUFO's losses by hand, and the properties they must have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accord.parts.alignment import naming_loss, uniform_loss
+from accord.parts.consensus import Divergence
+from accord.parts.peers import class_shares, group_target
+
+# the losses, by hand -------------------------------------------------------------------------------------------
+
+
+def test_uniform_loss_by_hand(float64: None) -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.2, 0.2]]))
+    expected = [(math.log(2) + 2 * math.log(4)) / 3, math.log(3)]
+    assert uniform_loss(logits).tolist() == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=20))
+def test_uniform_loss_is_least_where_uniform(values: list[float]) -> None:
+    logits = torch.tensor(values, dtype=torch.float64)
+    loss, least = float(uniform_loss(logits)), math.log(len(values))
+    assert loss >= least - 1e-12
+    assert (loss - least < 1e-12) == (max(values) - min(values) < 1e-5)
+
+
+def test_naming_loss_by_hand(float64: None) -> None:
+    """One sample, three members of four clients: own weight 1, the two others 1/2 each."""
+    logits = torch.log(torch.tensor([[[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25], [0.5, 0.3, 0.1, 0.1]]]))
+    loss = naming_loss(logits, torch.tensor([0, 1, 3]), torch.tensor([False, True, False]))
+    assert loss.tolist() == pytest.approx([-math.log(0.25) - (math.log(0.1) + math.log(0.1)) / 2])
+
+
+def test_naming_loss_of_a_group_that_shrank_to_one(float64: None) -> None:
+    loss = naming_loss(torch.zeros(2, 1, 4), torch.tensor([2]), torch.tensor([True]))
+    assert loss.tolist() == pytest.approx([math.log(4)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("kl", "reduction", "value"),
+    [
+        ("reverse", "batch", 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)),
+        ("forward", "batch", 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)),
+        ("reverse", "mean", 0.25 * math.log(0.5 / 0.75) + 0.25 * math.log(0.5 / 0.25)),
+    ],
+)
+def test_divergence_by_hand(kl: Any, reduction: Any, value: float, float64: None) -> None:
+    """The padded row counts nothing."""
+    logits = torch.log(torch.tensor([[0.5, 0.5], [0.9, 0.1]]))
+    target = torch.log(torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
+    assert float(Divergence(kl, reduction)(logits, target, torch.tensor([1.0, 0.0]))) == pytest.approx(value)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(-30, 30), min_size=6, max_size=6), st.lists(st.floats(-30, 30), min_size=6, max_size=6))
+def test_divergence_is_zero_when_equal_and_never_negative(a: list[float], b: list[float]) -> None:
+    logits, other = (torch.tensor(v, dtype=torch.float64).view(2, 3) for v in (a, b))
+    one = torch.ones(2, dtype=torch.float64)
+    for kl in ("reverse", "forward"):
+        measure = Divergence(kl, "batch")  # type: ignore[arg-type]
+        assert float(measure(logits, logits.log_softmax(1), one)) == 0
+        assert float(measure(logits, other.log_softmax(1), one)) >= -1e-12
+
+
+def test_group_target_by_hand(float64: None) -> None:
+    """Two members; nobody holds the third class."""
+    shares = class_shares(torch.tensor([[3, 1, 0], [1, 1, 0]]))
+    assert shares.tolist() == [[0.75, 0.5, 0.0], [0.25, 0.5, 0.0]]
+    logits = torch.log(torch.tensor([[[0.6, 0.3, 0.1], [0.2, 0.4, 0.4]]]))
+    u = [0.75 * 0.6 + 0.25 * 0.2, 0.5 * 0.3 + 0.5 * 0.4, 0.0]
+    total = sum(math.exp(v) for v in u)
+    assert group_target(logits, shares, "softmax").exp()[0].tolist() == pytest.approx([math.exp(v) / total for v in u])
+    assert group_target(logits, shares, "normalise").exp()[0].tolist() == pytest.approx([0.5 / 0.85, 0.35 / 0.85, 1e-8])
+    powers = [0.6**0.75 * 0.2**0.25, 0.3**0.5 * 0.4**0.5, 1.0]
+    expected = [v / sum(powers) for v in powers]
+    assert group_target(logits, shares, "logits").exp()[0].tolist() == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(2, 5), st.integers(0, 2**31))
+def test_printed_group_target_is_nearly_flat(members: int, seed: int) -> None:
+    """u lies in [0, 1], so no two classes are more than e : 1 apart, and shares of a held class sum to one."""
+    rng = torch.Generator().manual_seed(seed)
+    counts = torch.randint(0, 3, (members, 10), generator=rng)
+    shares = class_shares(counts)
+    assert torch.allclose(shares.sum(0), (counts.sum(0) > 0).float())
+    target = group_target(10 * torch.randn(7, members, 10, generator=rng), shares, "softmax").exp()
+    assert float((target.max(1).values / target.min(1).values).max()) <= math.e * (1 + 1e-5)

@@ -1,0 +1,82 @@
+"""FedUFO's settings: what is refused, which rows of the tables they give."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_origin, get_type_hints
+
+import pytest
+
+from accord.algorithms.fedufo import feduad, fedufo
+from accord.config.values import Misfit, fit
+from accord.core.optim import Adam
+from accord.errors import ConfigError
+from accord.sampling import Uniform
+from support.federation import tiny_data, tiny_model
+from support.fedufo_runs import tiny
+
+# settings ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"terms": "uda"}, "terms must be one of"),
+        ({"kl": "sideways"}, "kl must be one of"),
+        ({"disc_home": "cloud"}, "disc_home must be one of"),
+        ({"terms": "cgr", "dynamic": True}, "CGL loss only"),
+        ({"terms": "all", "cgl_weight": 0.0, "dynamic": True}, "CGL loss only"),
+        ({"terms": "cgl", "start": "prior"}, "needs UAD or CGR"),
+        ({"disc_classes": "group"}, "disc_home to 'fresh'"),
+        ({"stage_one_rounds": 3}, "below rounds"),
+        ({"sampler": Uniform(1)}, "at least two"),
+        ({"terms": "cgr", "sampler": Uniform(1)}, "at least two"),
+        ({"data": tiny_data((9,)), "terms": "uad"}, "at least two"),
+    ],
+)
+def test_refusals(chosen: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        tiny(**chosen)
+
+
+def test_a_model_without_features_is_refused() -> None:
+    model = tiny_model()
+    model.num_features = 0
+    with pytest.raises(ConfigError, match=r"accord\.models\.adapt"):
+        tiny(model=model)
+    tiny(model=model, terms="cgl").rounds(1)
+
+
+def test_one_client_is_enough_for_cgl() -> None:
+    tiny(terms="cgl", data=tiny_data((9,))).rounds(1)
+
+
+def test_rows_and_presets() -> None:
+    """Left alone: all terms with dynamic sampling; a row by its terms alone has none."""
+    parts = {
+        "cls": [],
+        "cgr": ["Peers", "GroupConsensus"],
+        "cgl": ["GlobalConsensus"],
+        "uad": ["Peers", "UniformAlignment"],
+        "uad+cgr": ["Peers", "UniformAlignment", "GroupConsensus"],
+        "uad+cgl": ["Peers", "UniformAlignment", "GlobalConsensus"],
+        "all": ["Peers", "UniformAlignment", "GroupConsensus", "GlobalConsensus", "Performance"],
+    }
+    for terms, names in parts.items():
+        method = tiny(terms=terms).algorithm
+        assert [part.name for part in method.local.parts] == ["CrossEntropy", *names]  # type: ignore[attr-defined]
+    for terms in ("cgl", "uad+cgl"):
+        assert "performance" in tiny(terms=terms, dynamic=True).algorithm.tasks
+
+
+@pytest.mark.parametrize("factory", [fedufo, feduad])
+def test_every_setting_fits_its_own_annotation(factory: Any) -> None:
+    hints = get_type_hints(factory, include_extras=True)
+    for name, default in factory.__kwdefaults__.items():
+        assert fit(hints[name], default) == default
+        if get_origin(get_type_hints(factory)[name]) is Literal:
+            with pytest.raises(Misfit):
+                fit(hints[name], "nonsense")
+
+
+def test_any_local_optimizer_will_do() -> None:
+    tiny(optimizer=Adam(weight_decay=0.1), lr=1e-3, stage_one_rounds=1).rounds(3)
