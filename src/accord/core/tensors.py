@@ -6,7 +6,7 @@ Names are kept sorted at every boundary: sums run in the order of the names, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -23,11 +23,6 @@ def ordered(tree: Mapping[str, Tensor]) -> Tree:
 def ordered_trees(trees: Mapping[str, Mapping[str, Tensor]]) -> Trees:
     """The same trees, all names sorted."""
     return {name: ordered(trees[name]) for name in sorted(trees)}
-
-
-def map_tree(function: Callable[..., Tensor], *trees: Mapping[str, Tensor]) -> Tree:
-    """`function` applied name by name; all trees hold the names of the first."""
-    return {name: function(*(tree[name] for tree in trees)) for name in trees[0]}
 
 
 def clone(tree: Mapping[str, Tensor]) -> Tree:
@@ -68,13 +63,6 @@ def squared_norm(tree: Mapping[str, Tensor]) -> Tensor:
 def flatten(tree: Mapping[str, Tensor]) -> Tensor:
     """All values in one vector, in the order of the sorted names."""
     return torch.cat([tree[name].reshape(-1) for name in sorted(tree)])
-
-
-def unflatten(vector: Tensor, like: Mapping[str, Tensor]) -> Tree:
-    """The inverse of `flatten`."""
-    names = sorted(like)
-    pieces = torch.split(vector, [like[name].numel() for name in names])
-    return {name: piece.view_as(like[name]) for name, piece in zip(names, pieces, strict=True)}
 
 
 def join(trees: Mapping[str, Mapping[str, Tensor]]) -> Tree:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -32,12 +32,6 @@ def decode(data: bytes) -> Trees:
     except (SafetensorError, ValueError, KeyError) as error:
         raise DataError(f"these bytes are not a safetensors message: {error}") from error
     return {**{name: {} for name in names}, **split(flat)}
-
-
-def read_header(path: str) -> dict[str, str]:
-    """The metadata of a safetensors file."""
-    with safe_open(path, framework="pt") as file:
-        return dict(file.metadata() or {})
 
 
 def room(trees: Mapping[str, Tree]) -> int:
