@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -19,24 +17,10 @@ from accord.engine.processes import Processes
 from accord.errors import ConfigError
 from accord.parts.gradients import effective_steps
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.methods import tiny
 from support.reference import Params, local_sgd
 
 COHORTS = ([0, 2], [1, 3], [0, 1])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
-    yield
-    torch.set_num_threads(before)
-
-
-def tiny(factory: Any, options: dict[str, Any] | None = None, executor: Any = None, **setup: Any) -> TinyRun:
-    data, model = tiny_data(dtype=torch.get_default_dtype()), tiny_model()
-    built = factory(tiny_setup(data, model, **setup), **(options or {}))
-    kinds = {"executor": executor} if executor else {}
-    return TinyRun(built, data=data, model=model, **kinds, **setup)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5])

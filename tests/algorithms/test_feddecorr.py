@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -20,25 +19,11 @@ from accord.core.plan import Plan
 from accord.engine.processes import Processes
 from accord.errors import ConfigError
 from accord.parts.contrast import decorrelation
-from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.federation import SIZES, Given, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.methods import tiny
 from support.reference import Params, gradient, samples
 
 COHORTS = ([0, 2], [1, 3], [0, 1])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
-    yield
-    torch.set_num_threads(before)
-
-
-def tiny(factory: Any, options: dict[str, Any] | None = None, executor: Any = None, **setup: Any) -> TinyRun:
-    data, model = tiny_data(dtype=torch.get_default_dtype()), tiny_model()
-    built = factory(tiny_setup(data, model, **setup), **(options or {}))
-    kinds = {"executor": executor} if executor else {}
-    return TinyRun(built, data=data, model=model, **kinds, **setup)
 
 
 def penalty(features: Tensor, form: str) -> Tensor:
