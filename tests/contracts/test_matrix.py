@@ -12,10 +12,11 @@ import torch
 from accord.algorithms import ALGORITHMS
 from accord.core.plan import Plan
 from accord.core.tensors import Trees, clone
+from accord.engine.batched import Batched
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.client import Answer, Request, Work
 from accord.engine.processes import Processes
-from accord.engine.sequential import Sequential
+from accord.engine.sequential import Sequential, answer
 from accord.wire.codec import decode, encode
 from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data, tiny_model
 
@@ -81,6 +82,15 @@ def same(a: TinyRun, b: TinyRun) -> bool:
     )
 
 
+def close(a: Trees, b: Trees) -> bool:
+    """Equal names, and values that differ by rounding at most."""
+    return a.keys() == b.keys() and all(
+        a[tree].keys() == b[tree].keys()
+        and all(torch.allclose(a[tree][n].double(), t.double(), rtol=1e-9, atol=1e-10) for n, t in b[tree].items())
+        for tree in b
+    )
+
+
 class ThroughBytes(Sequential):
     """Every job and every reply travels as bytes, as over a network."""
 
@@ -141,6 +151,23 @@ def test_executors_bytes_and_repetition_agree_to_the_bit(name: str, settings: di
         assert same(whole, forked.rounds(3)), "processes differ from sequential"
     finally:
         forked.close()
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_lanes_agree_with_one_after_another(
+    name: str, settings: dict[str, Any], float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outside(self: Batched, request: Request, works: Any) -> list[Answer]:
+        plan = self.tasks[request.task].plan
+        assert plan.epochs + plan.steps == 0, "a client ran outside the lanes"
+        return [answer(self.site, self.tasks[request.task], request, work) for work in works]
+
+    monkeypatch.setattr(Batched, "_one_by_one", outside)
+    lanes, plain = start(name, settings, executor=Batched).rounds(3), start(name, settings).rounds(3)
+    assert close(lanes.state, plain.state)
+    mine, theirs = memories(lanes), memories(plain)
+    assert mine.keys() == theirs.keys()
+    assert all(close(mine[k], theirs[k]) for k in mine)
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)

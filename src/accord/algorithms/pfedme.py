@@ -62,7 +62,7 @@ class MoreauEnvelope(Part):
 
     def forward(self, model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
         """theta's answers: w_k itself is never run."""
-        out: Out = carry[self.name]["out"]
+        out: Out = carry[self.name].pop("out")  # only for this step
         return out
 
     def loss(self, view: View) -> Tensor:

@@ -16,7 +16,7 @@ Rounds = Annotated[int | None, typer.Option(help="Rounds of communication.")]
 Out = Annotated[str | None, typer.Option(metavar="DIR", help="Folder for runs.")]
 Name = Annotated[str | None, typer.Option(help="The folder's name below --out.")]
 ExecutorName = Annotated[
-    str | None, typer.Option("--executor", help="auto, sequential or processes: how clients are run.")
+    str | None, typer.Option("--executor", help="auto, sequential, processes or batched: how clients are run.")
 ]
 DataDir = Annotated[str | None, typer.Option(metavar="DIR", help="Folder with the data files.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print only where the results are.")]

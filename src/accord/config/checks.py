@@ -53,7 +53,9 @@ def _out_is_given(config: RunConfig) -> str:
 @_on("executor", "device")
 def _processes_run_on_the_cpu(config: RunConfig) -> str:
     if config.executor == "processes" and config.device == "cuda":
-        return "executor = 'processes' does not fit device = 'cuda': use device cpu, or executor sequential"
+        return "executor = 'processes' does not fit device = 'cuda': use device cpu, or executor batched"
+    if config.executor == "batched" and config.device == "cpu":
+        return "executor = 'batched' needs a GPU: use device cuda, or executor processes"
     return ""
 
 

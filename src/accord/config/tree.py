@@ -156,9 +156,14 @@ class RunConfig:
     out: Annotated[str, "folder for runs"] = "runs"
     device: Annotated[Literal["auto", "cpu", "cuda"], "auto: a GPU if there is one"] = "auto"
     executor: Annotated[
-        Literal["auto", "sequential", "processes"], "clients one after another or on all cores at once"
+        Literal["auto", "sequential", "processes", "batched"],
+        "clients one after another, on all cores at once, or side by side on a GPU",
     ] = "auto"
     workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
+    precision: Annotated[
+        Literal["fp32", "tf32", "bf16"], "of matrix products; tf32 and bf16 are faster on GPUs and less exact"
+    ] = "fp32"
+    channels_last: Annotated[bool, "lay images out with the channels last, which suits GPU convolutions"] = False
     targets: Annotated[tuple[float, ...], FRACTION, "report the first round that reaches them"] = (
         0.8,
         0.9,

@@ -7,8 +7,9 @@ one in evaluation mode, so that a frozen model's forward can never write a runni
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -41,10 +42,37 @@ class _Both(nn.Module):
         return Out(*cast(Classifier, self.network).logits_and_features(x, fuse))
 
 
+class _Round(torch.autograd.Function):
+    """Many tensors to bf16 in one kernel, and their gradients back in one; autocast takes one for each."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return _converted(tensors, torch.bfloat16)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        if torch.is_grad_enabled():  # the gradient's own gradient is wanted
+            return tuple(grad.float() for grad in grads)
+        return _converted(grads, torch.float32)
+
+
+def _converted(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    made = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
+    torch._foreach_copy_(made, list(tensors))
+    return tuple(made)
+
+
 class Model:
     """`network` has `maps`, `neck`, `head` and `logits_and_features` (see `accord.models`)."""
 
-    def __init__(self, network: nn.Module, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        device: torch.device | str = "cpu",
+        *,
+        bf16: bool = False,
+        channels_last: bool = False,
+    ) -> None:
         if not hasattr(network, "logits_and_features"):
             raise ConfigError(
                 f"{type(network).__name__} does not say which layer is its head: "
@@ -52,6 +80,7 @@ class Model:
             )
         network = copy.deepcopy(network).to(device).requires_grad_(False)
         self.device = torch.device(device)
+        self.bf16, self.channels_last = bf16, channels_last
         self._train, self._reference = _Both(network), _Both(copy.deepcopy(network))
         self._train.train()
         self._reference.eval()
@@ -66,6 +95,7 @@ class Model:
         )
         self.head_prefix = str(getattr(network, "head_name", "head")) + "."
         names = sorted(name for name, _ in network.named_parameters())
+        self._weights = frozenset(names)
         self.head_names = tuple(name for name in names if name.startswith(self.head_prefix))
         self.body_names = tuple(name for name in names if not name.startswith(self.head_prefix))
         # Layers that couple the samples of a batch forbid padding it (the plan asks).
@@ -86,6 +116,10 @@ class Model:
         params = {name: p.detach().to(self.device).clone() for name, p in network.named_parameters()}
         buffers = {name: b.detach().to(self.device).clone() for name, b in network.named_buffers()}
         return ordered(params), ordered(buffers)
+
+    def owned(self, params: Mapping[str, Tensor]) -> Tree:
+        """Copies to train on, laid out in memory as the forward pass wants them."""
+        return {name: self._laid(t.detach().clone()) for name, t in params.items()}
 
     def train(
         self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor, fuse: Fuse | None = None
@@ -115,10 +149,11 @@ class Model:
         prefix = self.head_prefix
         own = {name[len(prefix) :]: t for name, t in params.items() if name.startswith(prefix)}
         module = self.network.get_submodule(prefix[:-1])
-        return cast(Tensor, functional_call(module, own, (features,)))
+        with self._precision():
+            return cast(Tensor, functional_call(module, own, (features,))).to(features.dtype)
 
-    @staticmethod
     def _call(
+        self,
         both: nn.Module,
         params: Mapping[str, Tensor],
         buffers: Mapping[str, Tensor],
@@ -127,7 +162,29 @@ class Model:
     ) -> Out:
         values = {f"network.{name}": t for name, t in params.items()}
         values.update((f"network.{name}", t) for name, t in buffers.items())
-        return cast(Out, functional_call(both, values, (x, fuse)))
+        if not (self.bf16 or self.channels_last):
+            return cast(Out, functional_call(both, values, (x, fuse)))
+        if self.bf16:
+            values = self._rounded(values)
+        with self._precision():
+            out = cast(Out, functional_call(both, values, (self._laid(x), fuse)))
+        # Losses are computed in full precision; only the network's own products are not.
+        return Out(*(t.to(torch.get_default_dtype()) for t in out))
+
+    def _rounded(self, values: Tree) -> Tree:
+        """Weights in bf16, all at once; those of norm layers stay, their sums need the precision."""
+        names = [f"network.{name}" for name in sorted(self._weights - set(self.norm_names))]
+        names = [name for name in names if values[name].dtype == torch.float32]
+        rounded = cast(tuple[Tensor, ...], _Round.apply(*(values[name] for name in names)))  # type: ignore[no-untyped-call]
+        return {**values, **dict(zip(names, rounded, strict=True))}
+
+    def _laid(self, tensor: Tensor) -> Tensor:
+        images = self.channels_last and tensor.dim() == 4
+        return tensor.contiguous(memory_format=torch.channels_last) if images else tensor
+
+    def _precision(self) -> AbstractContextManager[object]:
+        # Without its cache: that would hand one step's rounded weights to the next recorded one.
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
 
     def module(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
         """An ordinary trained `nn.Module` in evaluation mode, for the user to keep."""

@@ -181,7 +181,7 @@ class LocalTraining:
         names = {*self.model.head_names, *self.model.body_names}
         model = {**job.shared["model"], **{name: t for name, t in own.items() if name in names}}
         buffers = {**job.shared["buffers"], **{name: t for name, t in own.items() if name not in names}}
-        train: Trees = {"model": clone(ordered(model))}
+        train: Trees = {"model": self.model.owned(ordered(model))}
         for part in self.parts:
             train.update({name: clone(tree) for name, tree in part.trainable(job).items()})
         active = {
@@ -194,7 +194,7 @@ class LocalTraining:
             "active": active,
             "buffers": clone(ordered(buffers)),
             "optimizer": {tree: self.optimizer.init(leaves) for tree, leaves in active.items()},
-            "metrics": {"loss": zero, "seen": zero.clone(), "steps": zero.clone()},
+            "metrics": {"loss": zero, "seen": zero.clone()},
         }
         for part in self.parts:
             carry[part.name] = part.begin(self.model, job)
@@ -229,10 +229,9 @@ class LocalTraining:
             self.optimizer.update(tensors, grads[tree], carry["optimizer"][tree], job.info["lr"])
         for part in self.parts:
             part.after(self.model, job, carry, batch)
-        seen = batch.weight.sum().double()
-        carry["metrics"]["loss"].add_(loss.detach().double() * seen)
+        seen = batch.weight.sum()
+        carry["metrics"]["loss"].addcmul_(loss.detach(), seen)
         carry["metrics"]["seen"].add_(seen)
-        carry["metrics"]["steps"].add_(1)
         return carry
 
     def finish(self, job: Job, carry: Carry) -> Result:
@@ -251,7 +250,7 @@ class LocalTraining:
             part_reply, part_memory = part.finish(self.model, job, carry)
             reply.update(part_reply)
             memory.update(part_memory)
-        metrics = dict(carry["metrics"])
+        metrics = {**carry["metrics"], "steps": job.info["steps"].double()}
         if len(job.data.test_y):
             metrics.update(self._personal_accuracy(job, carry))
         return Result(ordered_trees(reply), ordered_trees(memory), metrics)

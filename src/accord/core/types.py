@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from accord.core.keys import Key
-from accord.core.tensors import Tree, Trees
+from accord.core.tensors import Tree, Trees, ordered
 
 State = Trees  # all the server remembers; counters and histories are tensors too
 Carry = dict[str, Any]  # what a task keeps between its own steps; never leaves the client
@@ -117,15 +117,15 @@ def weighted_sum(trees: Iterator[Tree], weights: Tensor) -> Tree:
     """`sum_k w_k tree_k` in the given order. Integer tensors are counters: the largest is kept, never a mean."""
     total: Tree = {}
     for tree, weight in zip(trees, weights.tolist(), strict=True):
-        for name in sorted(tree):
-            value = tree[name]
-            if not value.is_floating_point():
-                total[name] = torch.maximum(total[name], value) if name in total else value
-            elif name in total:
-                total[name].add_(value, alpha=weight)
-            else:
-                total[name] = value * weight
-    return total
+        real = [name for name in sorted(tree) if tree[name].is_floating_point()]
+        values = [tree[name] for name in real]
+        if real and real[0] in total:
+            torch._foreach_add_([total[name] for name in real], values, alpha=weight)
+        elif real:
+            total.update(zip(real, torch._foreach_mul(values, weight), strict=True))
+        for name in tree.keys() - set(real):
+            total[name] = torch.maximum(total[name], tree[name]) if name in total else tree[name]
+    return ordered(total)
 
 
 class Exchange(Protocol):

@@ -7,7 +7,7 @@ so a hundred thousand clients cost their index lists and nothing more. Pixels st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -31,6 +31,10 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def on(self, device: torch.device) -> Pool:
+        """The same samples in that device's memory."""
+        return Pool(self.x.to(device), self.y.to(device), self.mean, self.std)
 
     def take(self, index: Index | Tensor) -> tuple[Tensor, Tensor]:
         """The samples at `index`, ready for a model."""
@@ -157,6 +161,10 @@ class FederatedData:
     def sample_shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.train_pool.x.shape[1:])
+
+    def on(self, device: torch.device) -> FederatedData:
+        """The same federation with its samples in that device's memory."""
+        return replace(self, train_pool=self.train_pool.on(device), test_pool=self.test_pool.on(device))
 
     def client(self, client: int, split: Split = "train") -> tuple[Tensor, Tensor]:
         """Inputs and labels of one client, its transform applied."""

@@ -88,13 +88,23 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
+def fits(data: FederatedData, device: torch.device, share: float = 0.1) -> bool:
+    """Whether the samples may stay on the GPU: as they are stored, and in at most this share of its free memory."""
+    if device.type != "cuda" or data.transform is not None:
+        return False
+    held = sum(pool.x.numel() * pool.x.element_size() for pool in (data.train_pool, data.test_pool))
+    return held <= share * torch.cuda.mem_get_info(device)[0]
+
+
 def build_model(config: RunConfig, data: FederatedData, network: nn.Module | None, device: torch.device) -> Model:
     """The named model, drawn from the run's seed; or the user's own, with the weights it came with."""
+    form = {"bf16": config.precision == "bf16", "channels_last": config.channels_last}
     if network is not None:
-        return Model(network, device)
+        return Model(network, device, **form)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Key(config.seed).number("model"))
-        return Model(MODELS[config.model.name](data.sample_shape, data.num_classes, **config.model.options), device)
+        made = MODELS[config.model.name](data.sample_shape, data.num_classes, **config.model.options)
+    return Model(made, device, **form)
 
 
 def build_setup(config: RunConfig, data: FederatedData, model: Model) -> Setup:

@@ -86,7 +86,7 @@ def _one_by_one(predictor: Predictor, data: FederatedData, split: str, size: int
             x, y = data.client(client, "test" if split == "test" else "validation")
             if len(y):
                 hits = [
-                    (predictor(x[i : i + size].to(device)).logits.argmax(1).cpu() == y[i : i + size]).sum()
+                    (predictor(x[i : i + size].to(device)).logits.argmax(1) == y[i : i + size].to(device)).sum()
                     for i in range(0, len(y), size)
                 ]
                 found[client] = float(torch.stack(hits).sum()) / len(y)

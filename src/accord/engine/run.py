@@ -18,6 +18,7 @@ from accord.core.keys import Key
 from accord.core.types import Replies, State, World
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import evaluate as judge
+from accord.engine.batched import Batched
 from accord.engine.build import (
     build_algorithm,
     build_data,
@@ -25,6 +26,7 @@ from accord.engine.build import (
     build_setup,
     check_data,
     choose_device,
+    fits,
     pooled,
 )
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
@@ -32,6 +34,7 @@ from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange
 from accord.engine.files import write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
+from accord.engine.precision import numerics
 from accord.engine.processes import Processes, can_fork, cores
 from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
@@ -69,7 +72,8 @@ def run(
     federation = _Federation(config, data, model)
     folder = new_folder(config)
     write_atomic(folder / "config.toml", to_toml(config))
-    return federation.carry_out(folder, observers)
+    with numerics(config.precision):
+        return federation.carry_out(folder, observers)
 
 
 def resume(
@@ -83,7 +87,9 @@ def resume(
     folder = Path(folder)
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder} holds no run: there is no config.toml in it")
-    return _Federation(load_config(folder / "config.toml"), data, model).carry_out(folder, observers)
+    config = load_config(folder / "config.toml")
+    with numerics(config.precision):
+        return _Federation(config, data, model).carry_out(folder, observers)
 
 
 class _Federation:
@@ -99,6 +105,8 @@ class _Federation:
         self.train_data = pooled(self.data) if self.algorithm.pools_data else self.data
         if config.evaluate.unseen_epochs:
             check_unseen(self.algorithm, self.data)
+        # Judged where the model is: on a GPU the samples stay there, unless they would take much of its memory.
+        self.judged = self.data.on(self.device) if fits(self.data, self.device) else self.data
         self.key = Key(config.seed)
         sizes = self.train_data.sizes
         self.members = [k for k in range(len(self.train_data)) if sizes[k] > 0 and k not in self.train_data.unseen]
@@ -108,12 +116,14 @@ class _Federation:
         return World(round, self.members, self.train_data.sizes, self.key)
 
     def executor(self, done: Callable[[int, int], None]) -> Executor:
-        """Processes where they pay, the plain loop elsewhere."""
+        """All clients at once on a GPU, processes where they pay, the plain loop elsewhere."""
         site = Site(self.train_data, self.key, self.device, self.config.evaluate.personal)
         name, tasks = self.config.executor, self.algorithm.tasks
         if name == "auto":
             pays = self.device.type == "cpu" and can_fork() and len(self.members) > 1 and cores() > 1
-            name = "processes" if pays else "sequential"
+            name = "batched" if self.device.type == "cuda" else "processes" if pays else "sequential"
+        if name == "batched":
+            return Batched(site, tasks, done)
         if name == "processes":
             return Processes(site, tasks, self.config.workers, done)
         return Sequential(site, tasks, done)
@@ -218,21 +228,21 @@ class _Federation:
         size, device = settings.batch_size, self.device
         predictor = self.algorithm.predictor(new)
         if predictor is not None:
-            record |= judge.evaluate_global(predictor, self.data, size, device)
+            record |= judge.evaluate_global(predictor, self.judged, size, device)
             if settings.clients and len(self.data.test.order):
-                own = judge.client_accuracies(predictor, self.data, "test", size, device)
+                own = judge.client_accuracies(predictor, self.judged, "test", size, device)
                 record["clients"] = judge.client_record(own, self.data.test.sizes)
             if len(self.data.validation.order):
-                held = judge.client_accuracies(predictor, self.data, "validation", size, device)
+                held = judge.client_accuracies(predictor, self.judged, "validation", size, device)
                 sizes = self.data.validation.sizes
                 record["validation_accuracy"] = float(np.nansum(held * sizes) / sizes.sum())
             if settings.map:
-                record["map"] = judge.retrieval(predictor, self.data, size, device)
+                record["map"] = judge.retrieval(predictor, self.judged, size, device)
         if settings.drift and replies.has("model") and next(replies.each("model")):
             record["drift"] = measure_drift(old["model"], new["model"], replies)
         model = getattr(self.algorithm, "model", self.model)  # a method may have changed the head
         if settings.local_on_global and (replies.has("model") or replies.has("personal")):
-            record["local_on_global"] = measure_local_models(model, new, replies, self.data, size, device)
+            record["local_on_global"] = measure_local_models(model, new, replies, self.judged, size, device)
         return record
 
     def _summary(self, state: State, store: ClientStore, executor: Executor, logs: RunLogs) -> Record:

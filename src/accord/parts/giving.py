@@ -53,19 +53,20 @@ class KeptSamples(Part):
     """Cross-entropy on the samples that were not given away."""
 
     def begin(self, model: Model, job: Job) -> Corner:
-        """For every sample the one to show in its place, and whether it counts."""
+        """The samples; for each the one to show in its place, and whether it counts."""
         # Who was not asked, or not there when the others gave, has given nothing.
         given = job.memory["meta"]["given"] if "meta" in job.memory else torch.zeros_like(job.data.y, dtype=torch.bool)
         kept = (~given).nonzero().flatten()
         shown = torch.arange(len(given), device=given.device)
         shown[given] = kept[torch.arange(int(given.sum()), device=given.device) % len(kept)]
-        return {"shown": shown, "counts": (~given).to(job.info["lr"].dtype)}
+        counts = (~given).to(job.info["lr"].dtype)
+        return {"x": job.data.x, "y": job.data.y, "shown": shown, "counts": counts}
 
     def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:
         """Given samples make room for kept ones of weight 0."""
         index = corner["shown"][batch.index]
         weight = batch.weight * corner["counts"][batch.index]
-        x, y = job.data.x.index_select(0, index), job.data.y.index_select(0, index)
+        x, y = corner["x"].index_select(0, index), corner["y"].index_select(0, index)
         return batch._replace(x=x, y=y, weight=weight, index=index)
 
     def loss(self, view: View) -> Tensor:

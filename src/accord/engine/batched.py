@@ -1,0 +1,245 @@
+"""A whole cohort at once on one GPU: blocks of clients in lanes side by side, longest first.
+
+The numbers are those of `sequential` up to rounding: every client draws the same batches and the same noise, and its
+kernels are its own. Dropout alone differs, its masks come from one generator for all lanes of a block.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from accord.core.task import Task
+from accord.core.tensors import Trees
+from accord.core.types import Job, Result
+from accord.engine.buffers import Fixed, MisfitError, leaves, spec
+from accord.engine.client import Answer, Request, Site, Work, as_tensor, check_finite
+from accord.engine.graphs import CaptureError, Recorder
+from accord.engine.lanes import Lanes, Planned
+from accord.engine.resident import Resident
+from accord.engine.sequential import answer, one_thread
+from accord.errors import DivergedError
+
+MOST_LANES = 128
+SHARE = 0.4  # of the free memory for data, and again for lanes
+
+
+class Batched:
+    """Runs blocks of clients side by side; what cannot be recorded runs one after another instead."""
+
+    def __init__(
+        self,
+        site: Site,
+        tasks: Mapping[str, Task],
+        done: Callable[[int, int], None] = lambda done, total: None,
+        *,
+        lanes: int = 0,
+    ) -> None:
+        self.site, self.tasks, self.done = site, tasks, done
+        self.recorder = Recorder(site.device)
+        self.data = Resident(site, int(SHARE * self._free()))
+        self.most = int(site.data.sizes.max())
+        self.limit: dict[str, int] = {}  # lanes of a task that fit into memory
+        self.asked = lanes or MOST_LANES
+        self._shared: dict[str, Fixed] = {}
+        self._lanes: dict[str, dict[Any, Lanes]] = {}
+        self._unfit: set[str] = set()  # tasks that cannot be recorded
+
+    def run(self, request: Request) -> list[Answer]:
+        """Blocks of as many clients as fit, those with the most steps first."""
+        task = self.tasks[request.task]
+        answers: list[Answer] = []
+
+        def note(found: Iterable[Answer]) -> None:
+            answers.extend(found)
+            self.done(len(answers), len(request.works))
+
+        with one_thread(), torch.no_grad():
+            if request.task in self._unfit or not (task.plan.epochs or task.plan.steps):
+                note(self._one_by_one(request, request.works))
+                return answers
+            shared = self._share(request)
+            waiting = self._planned(request, task)
+            while waiting:
+                size = self._block_size(request.task, len(waiting))
+                block, rest = waiting[:size], waiting[size:]
+                try:
+                    note(self._block(request, task, shared, block))
+                except torch.cuda.OutOfMemoryError:
+                    self._drop_lanes(request.task)
+                    if size == 1:
+                        raise
+                    self.limit[request.task] = size // 2
+                    continue
+                except (CaptureError, MisfitError) as error:
+                    self._give_up(request.task, str(error))
+                    block, rest = waiting, []
+                    note(self._one_by_one(request, [p.work for p in block]))
+                except Exception:  # some client's failure: one after another, it is that client's alone
+                    self._drop_lanes(request.task)
+                    note(self._one_by_one(request, [p.work for p in block]))
+                waiting = rest
+        return answers
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._lanes.clear()
+        self._shared.clear()
+
+    def _one_by_one(self, request: Request, works: Iterable[Work]) -> list[Answer]:
+        return [answer(self.site, self.tasks[request.task], request, work) for work in works]
+
+    def _block(self, request: Request, task: Task, shared: Trees, block: list[Planned]) -> list[Answer]:
+        cuda = self.recorder.cuda
+        with torch.random.fork_rng(devices=[self.site.device] if cuda else []):
+            first = min(planned.work.client for planned in block)
+            torch.manual_seed(self.site.key.number(f"torch.{request.task}", request.round, first))
+            if self.data.bring([planned.work.client for planned in block], self.asked):
+                self._drop_lanes(request.task)
+            measured = cuda and request.task not in self.limit
+            before = _allocated(self.site.device, reset=True) if measured else 0
+            used: dict[int, Lanes] = {}
+            for planned in block:
+                carry = task.begin(planned.job)
+                lanes = self._lanes_for(request.task, task, planned, carry)
+                lanes.load(planned, carry, self.most)
+                used[id(lanes)] = lanes
+            found = [pair for lanes in used.values() for pair in lanes.run(shared, self.data)]
+            if measured:
+                taken = max(_allocated(self.site.device) - before, 1)
+                self.limit[request.task] = max(1, min(self.asked, int(SHARE * self._free() / taken)))
+        return self._checked(found, request.round)
+
+    def _block_size(self, task: str, waiting: int) -> int:
+        if self.recorder.cuda and task not in self.limit:
+            return 1  # the first client of a task shows how much memory one takes
+        size = min(self.limit.get(task, self.asked), waiting)
+        return -(-waiting // -(-waiting // size))  # the same number of blocks, nearly equal
+
+    def _share(self, request: Request) -> Trees:
+        """The message at fixed addresses; a message of other shapes voids what was recorded."""
+        here = self._shared.get(request.task)
+        shape = [(path, t.shape, t.dtype) for path, t in leaves(request.shared)]
+        if here is None or [(path, t.shape, t.dtype) for path, t in leaves(here.value)] != shape:
+            self._drop_lanes(request.task)
+            here = self._shared[request.task] = Fixed(self.site.device)
+        here.load(request.shared)
+        shared: Trees = here.value
+        return shared
+
+    def _planned(self, request: Request, task: Task) -> list[Planned]:
+        """Every client's job, batches and noise; those with the most steps first."""
+        key, device, count = self.site.key, self.site.device, len(request.works)
+        sizes = self.site.data.sizes
+        examples = np.array([sizes[work.client] for work in request.works])
+        batches = [
+            task.plan.schedule(key.at(f"order.{request.task}", request.round, work.client), int(n))
+            for work, n in zip(request.works, examples, strict=True)
+        ]
+        numbers = {
+            "client": np.array([work.client for work in request.works]),
+            "round": np.full(count, request.round),
+            "examples": examples,
+            "steps": np.array([float(len(own)) for own in batches]),
+            "lr": np.full(count, request.lr),
+        }
+        info = {name: as_tensor(values, device) for name, values in numbers.items()}
+        planned = []
+        for number, (work, own) in enumerate(zip(request.works, batches, strict=True)):
+            widest = max((len(rows) for rows in own), default=0)
+            draws = task.noise(key.at(f"noise.{request.task}", request.round, work.client), len(own), widest)
+            job = Job(
+                request.shared,
+                _on(work.private, device),
+                _on(work.memory or {}, device),
+                {name: values[number] for name, values in info.items()},
+                self.data.client(work.client),
+            )
+            if work.memory is None:
+                job = job._replace(memory=task.first_memory(job))
+            planned.append(Planned(work, job, int(examples[number]), own, draws))
+        return sorted(planned, key=lambda p: (-len(p.batches), p.work.client))
+
+    def _lanes_for(self, name: str, task: Task, planned: Planned, carry: Any) -> Lanes:
+        job, n = planned.job, planned.examples
+        width = self._width(task, planned)
+        draws = tuple((k, v.dtype, v.ndim) for k, v in planned.draws.items())
+        key = (width, draws, spec({"private": job.private, "memory": job.memory}, n), spec(carry, n))
+        lanes = self._lanes.setdefault(name, {})
+        if key not in lanes:
+            lanes[key] = Lanes(task, width, self.recorder)
+        return lanes[key]
+
+    def _width(self, task: Task, planned: Planned) -> int:
+        """Samples in a step's batch, short ones padded where the method can bear it."""
+        widths = {len(rows) for rows in planned.batches}
+        couples = bool(getattr(getattr(task, "model", None), "couples_batch", False))
+        if task.plan.last_batch == "pad" and not couples and task.plan.batch_size:
+            return min(task.plan.batch_size, self.most)
+        if len(widths) > 1:
+            raise MisfitError(
+                "the last batch is shorter, and batch norm cannot be shown padding (use last_batch = 'fill')"
+            )
+        return max(widths, default=1)
+
+    def _checked(self, found: list[tuple[Planned, Result]], round: int) -> list[Answer]:
+        """One look at all results, since every look waits for the device."""
+        answers = []
+        values = [
+            [v for _, v in leaves(result._asdict()) if v.is_floating_point() and v.numel()] for _, result in found
+        ]
+        fine = _all_finite(values)
+        for (planned, result), good in zip(found, fine, strict=True):
+            client = planned.work.client
+            try:
+                if not good:
+                    check_finite(result, round, client)
+                answers.append(Answer(client, result))
+            except DivergedError as error:
+                answers.append(Answer(client, None, str(error), fatal=True))
+        return answers
+
+    def _give_up(self, task: str, reason: str) -> None:
+        self._drop_lanes(task)
+        self._unfit.add(task)
+        warnings.warn(
+            f"task {task!r} cannot be recorded as a CUDA graph and runs client by client: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    def _drop_lanes(self, task: str) -> None:
+        self._lanes.pop(task, None)
+        if self.recorder.cuda:
+            torch.cuda.empty_cache()
+
+    def _free(self) -> int:
+        if self.recorder.cuda:
+            reserved = torch.cuda.memory_reserved(self.site.device) - torch.cuda.memory_allocated(self.site.device)
+            return torch.cuda.mem_get_info(self.site.device)[0] + reserved
+        return 1 << 40
+
+
+def _on(trees: Trees, device: torch.device) -> Trees:
+    return {name: {leaf: t.to(device) for leaf, t in tree.items()} for name, tree in trees.items()}
+
+
+def _allocated(device: torch.device, reset: bool = False) -> int:
+    if reset:
+        torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.max_memory_allocated(device)
+
+
+def _all_finite(values: list[list[torch.Tensor]]) -> list[bool]:
+    """Whether every value of each list is a number; one kernel and one transfer for each precision."""
+    fine = [True] * len(values)
+    for dtype in {tensor.dtype for own in values for tensor in own}:
+        mine = [(owner, tensor) for owner, own in enumerate(values) for tensor in own if tensor.dtype == dtype]
+        largest = torch.stack(torch._foreach_norm([tensor for _, tensor in mine], float("inf")))
+        for (owner, _), good in zip(mine, torch.isfinite(largest).tolist(), strict=True):
+            fine[owner] = fine[owner] and good
+    return fine

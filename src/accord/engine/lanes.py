@@ -1,0 +1,216 @@
+"""Clients trained side by side: each has a lane of fixed buffers, and one recorded graph steps all lanes at once.
+
+The batches of a whole block are laid in tables before it starts; a step counter on the device says which row is
+next, so nothing is sent between two steps. A client that is done is taken out of its lane at once; the lane may go
+on computing, nobody looks at it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from accord.core.task import Task
+from accord.core.tensors import Trees
+from accord.core.types import Batch, Carry, ClientData, Job, Result
+from accord.engine.buffers import Fixed, copies, leaves
+from accord.engine.client import Work, as_tensor
+from accord.engine.graphs import Recorder, Recording
+from accord.engine.resident import Resident
+
+Draws = dict[str, np.ndarray[Any, np.dtype[Any]]]
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One client's share of a request, with everything drawn."""
+
+    work: Work
+    job: Job
+    examples: int
+    batches: list[Rows]
+    draws: Draws
+
+
+class Lane:
+    """The fixed buffers of one client at a time."""
+
+    def __init__(self, task: Task, device: torch.device) -> None:
+        self.task = task
+        self.given = Fixed(device)
+        self.carry = Fixed(device)
+
+    def load(self, job: Job, carry: Carry, most: int) -> None:
+        """Take in a client: what its steps read, and what they work on."""
+        self.given.load({"private": job.private, "memory": job.memory, "info": job.info}, most)
+        self.carry.load(carry, most)
+
+    def step(self, shared: Trees, data: ClientData, batch: Batch) -> None:
+        """One step on the buffers."""
+        given = self.given.value
+        job = Job(shared, given["private"], given["memory"], given["info"], data)
+        self.carry.settle(self.task.step(job, self.carry.fresh(), batch))
+
+    @property
+    def moved(self) -> int:
+        """How often a buffer moved."""
+        return self.given.moved + self.carry.moved
+
+
+class Tables:
+    """[S, K, B] what every step of every lane sees: rows of the data, positions, weights, and noise."""
+
+    def __init__(self, lanes: int, width: int, device: torch.device) -> None:
+        self.lanes, self.width, self.device = lanes, width, device
+        self.steps = 0
+        self.rows = self.index = self.weight = torch.zeros(0, device=device)
+        self.noise: dict[str, Tensor] = {}
+        self.next = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def fill(self, planned: Sequence[Planned], rows: Sequence[Rows]) -> bool:
+        """Lay out a block's batches, first step next; whether a table had to move."""
+        steps = max(len(p.batches) for p in planned)
+        index = np.zeros((steps, self.lanes, self.width), np.int64)
+        where = np.zeros_like(index)
+        weight = np.zeros(index.shape, np.float32)
+        for lane, (plan, own) in enumerate(zip(planned, rows, strict=True)):
+            for step, batch in enumerate(plan.batches):
+                index[step, lane, : len(batch)] = batch
+                weight[step, lane, : len(batch)] = 1
+            where[:, lane] = own[index[:, lane]]
+        tables: Draws = {"rows": where, "index": index, "weight": weight}
+        noise = {name: self._noise(name, planned, steps) for name in planned[0].draws}
+        moved = steps > self.steps or any(noise[n].shape[1:] != t.shape[1:] for n, t in self.noise.items())
+        if moved:  # room for half as many steps again, so that slightly longer blocks find it
+            self.steps = steps + steps // 2
+            for name, values in tables.items():
+                setattr(self, name, self._room(values))
+            self.noise = {name: self._room(values) for name, values in noise.items()}
+        for name, values in tables.items():
+            getattr(self, name)[:steps].copy_(torch.from_numpy(values))
+        for name, values in noise.items():
+            self.noise[name][:steps].copy_(torch.from_numpy(values))
+        self.next.zero_()
+        return moved
+
+    def batches(self, x: Tensor, y: Tensor, lanes: int) -> list[Batch]:
+        """The next step of the first `lanes` lanes, gathered together."""
+        rows, index, weight = (t.index_select(0, self.next)[0, :lanes] for t in (self.rows, self.index, self.weight))
+        noise = {name: t.index_select(0, self.next)[0, :lanes] for name, t in self.noise.items()}
+        flat = rows.reshape(-1)
+        all_x = x.index_select(0, flat).view(*rows.shape, *x.shape[1:])
+        all_y = y.index_select(0, flat).view(rows.shape)
+        self.next.add_(1)
+        return [
+            Batch(all_x[k], all_y[k], weight[k], index[k], {name: t[k] for name, t in noise.items()})
+            for k in range(lanes)
+        ]
+
+    def _room(self, values: np.ndarray[Any, Any]) -> Tensor:
+        like = as_tensor(values[:1], self.device)
+        return like.new_zeros(self.steps, *like.shape[1:])
+
+    def _noise(self, name: str, planned: Sequence[Planned], steps: int) -> np.ndarray[Any, Any]:
+        drawn = [p.draws[name] for p in planned]
+        shape = np.max([d.shape[1:] for d in drawn], axis=0).astype(int) if drawn[0].ndim > 1 else ()
+        table = np.zeros((steps, self.lanes, *shape), drawn[0].dtype)
+        for lane, values in enumerate(drawn):
+            corner: tuple[Any, ...] = (slice(len(values)), lane, *(slice(n) for n in values.shape[1:]))
+            table[corner] = values
+        return table
+
+
+class Lanes:
+    """Lanes for one task and one set of shapes, with what was recorded for them."""
+
+    def __init__(self, task: Task, width: int, recorder: Recorder) -> None:
+        self.task, self.width, self.recorder = task, width, recorder
+        self.lanes: list[Lane] = []
+        self.tables = Tables(0, width, recorder.device)
+        self.clients: list[Planned] = []  # who is in which lane, longest first
+        self._recorded: dict[int, Recording] = {}  # by number of lanes
+        self._rehearsed = False
+
+    def forget(self) -> None:
+        """Drop what was recorded: an address changed."""
+        self._recorded.clear()
+
+    def load(self, planned: Planned, carry: Carry, most: int) -> None:
+        """Put a client into the next free lane."""
+        if len(self.clients) == len(self.lanes):
+            self.lanes.append(Lane(self.task, self.recorder.device))
+        lane = self.lanes[len(self.clients)]
+        before = lane.moved
+        lane.load(planned.job, carry, most)
+        if lane.moved != before:
+            self.forget()
+        self.clients.append(planned)
+
+    def run(self, shared: Trees, data: Resident) -> Iterator[tuple[Planned, Result]]:
+        """All steps of the clients that were loaded, longest first; each result as soon as it is there."""
+        clients, self.clients = self.clients, []
+        if len(clients) > self.tables.lanes:
+            self.tables = Tables(len(clients), self.width, self.recorder.device)
+            self.forget()
+        if clients[0].batches and self.tables.fill(clients, [data.rows(p.work.client) for p in clients]):
+            self.forget()
+        done = 0
+        for lane in reversed(range(len(clients))):
+            planned = clients[lane]
+            self._advance(shared, data, lane + 1, len(clients), len(planned.batches) - done)
+            done = len(planned.batches)
+            yield planned, self._take_out(lane, planned)
+
+    def _advance(self, shared: Trees, data: Resident, active: int, loaded: int, steps: int) -> None:
+        size = self._size(active, loaded, steps)
+        if steps and not self._rehearsed:
+            self._step(shared, data, size)
+            self._rehearsed = True
+            steps -= 1
+        if steps and size not in self._recorded:
+            beside = next(iter(self._recorded.values()), None)
+            self._recorded[size] = self.recorder.record(partial(self._step, shared, data, size), beside)
+        for _ in range(steps):
+            self._recorded[size].replay()
+
+    def _size(self, active: int, loaded: int, steps: int) -> int:
+        """How many lanes to step: those still active, and more if that saves making another recording."""
+        known = [size for size in self._recorded if active <= size <= loaded]
+        size = min(known, default=loaded)
+        while size >= 2 * active and steps > 16:
+            size = (size + 1) // 2
+        return size
+
+    def _take_out(self, lane: int, planned: Planned) -> Result:
+        """The client's result, free of the lane's buffers."""
+        result = self.task.finish(planned.job, self.lanes[lane].carry.like(planned.examples))
+        fresh = iter(copies([value for _, value in leaves(result._asdict())]))
+        reply, memory = (
+            {tree: {name: next(fresh) for name in inner} for tree, inner in trees.items()}
+            for trees in (result.reply, result.memory)
+        )
+        return Result(reply, memory, {name: next(fresh) for name in result.metrics})
+
+    def _step(self, shared: Trees, data: Resident, size: int) -> None:
+        batches = self.tables.batches(data.x, data.y, size)
+        none: Any = _Nothing(data.site.data.num_classes)
+        self.recorder.side_by_side(
+            [partial(lane.step, shared, none, batch) for lane, batch in zip(self.lanes[:size], batches, strict=True)]
+        )
+
+
+class _Nothing:
+    """A client's data as a recorded step sees it: not at all, since another client's would be read next time."""
+
+    def __init__(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a step may not read job.data.{name}; read it in begin and keep what is needed")
