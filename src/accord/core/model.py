@@ -19,6 +19,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from accord.core.tensors import Tree, ordered
 from accord.errors import ConfigError
 from accord.models.network import Classifier, Fuse
+from accord.models.pooling import with_frozen_pools
 
 NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
@@ -41,6 +42,17 @@ class _Both(nn.Module):
         return Out(*cast(Classifier, self.network).logits_and_features(x, fuse))
 
 
+class _Maps(nn.Module):
+    """The same for a forward that ends at the feature maps."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Classifier, self.network).feature_maps(x)
+
+
 class Model:
     """`network` has `maps`, `neck`, `head` and `logits_and_features` (see `accord.models`)."""
 
@@ -52,9 +64,10 @@ class Model:
             )
         network = copy.deepcopy(network).to(device).requires_grad_(False)
         self.device = torch.device(device)
-        self._train, self._reference = _Both(network), _Both(copy.deepcopy(network))
+        frozen = with_frozen_pools(copy.deepcopy(network))
+        self._train, self._reference, self._maps = _Both(network), _Both(frozen), _Maps(frozen)
         self._train.train()
-        self._reference.eval()
+        frozen.eval()
         kinds = dict(network.named_modules())
         self.norm_names = tuple(
             sorted(
@@ -101,14 +114,7 @@ class Model:
 
     def maps(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """The feature maps in evaluation mode."""
-        caught: list[Tensor] = []
-
-        def catch(maps: Tensor) -> Tensor:
-            caught.append(maps)
-            return maps
-
-        self.reference(params, buffers, x, catch)
-        return caught[0]
+        return cast(Tensor, functional_call(self._maps, _named(params, buffers), (x,)))
 
     def head(self, params: Mapping[str, Tensor], features: Tensor) -> Tensor:
         """Logits of given features."""
@@ -125,12 +131,15 @@ class Model:
         x: Tensor,
         fuse: Fuse | None,
     ) -> Out:
-        values = {f"network.{name}": t for name, t in params.items()}
-        values.update((f"network.{name}", t) for name, t in buffers.items())
-        return cast(Out, functional_call(both, values, (x, fuse)))
+        return cast(Out, functional_call(both, _named(params, buffers), (x, fuse)))
 
     def module(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
         """An ordinary trained `nn.Module` in evaluation mode, for the user to keep."""
-        network = copy.deepcopy(self._reference.network).cpu()
+        network = copy.deepcopy(self.network).cpu()
         network.load_state_dict({k: v.cpu() for k, v in {**params, **buffers}.items()}, strict=False)
         return network.requires_grad_(True).eval()
+
+
+def _named(params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Tree:
+    """As the wrappers above call them."""
+    return {f"network.{name}": t for tree in (params, buffers) for name, t in tree.items()}

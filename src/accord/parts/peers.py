@@ -17,7 +17,7 @@ from accord.core.model import Model, Out
 from accord.core.task import Corner, LocalTraining, Part
 from accord.core.tensors import Tree, Trees
 from accord.core.types import Batch, Carry, Job, Replies
-from accord.parts.frozen import CHUNK, gathered
+from accord.parts.frozen import gathered, pieces
 
 GroupTarget = Literal["softmax", "normalise", "logits"]
 
@@ -34,7 +34,7 @@ def group_message(priors: Replies, device: torch.device) -> Trees:
 
 def frozen_outputs(model: Model, params: Tree, buffers: Tree, x: Tensor) -> Out:
     """A frozen model's logits and features of all samples, in one pass."""
-    found = [model.reference(params, buffers, piece) for piece in torch.split(x, CHUNK)]
+    found = [model.reference(params, buffers, piece) for piece in pieces(x)]
     return Out(torch.cat([out.logits for out in found]), torch.cat([out.features for out in found]))
 
 
