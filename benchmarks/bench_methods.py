@@ -3,10 +3,10 @@
     python benchmarks/bench_methods.py [--algorithms fedbr,fedmmd] [--device cuda] [--executor NAME] [--rounds N]
 
 McMahan CNN (1.66M parameters), 10 clients of 250 digits, all of them in every round, B = 32, two local epochs, methods
-with their default settings. The methods take turns round by round, and a ratio is the median over the turns of a method's
-round to FedAvg's of the same turn; the first turn warms up and is not counted. On the CPU one thread does all the work,
-and its own time is measured, which other programs on the machine disturb little. FedUFO is measured in its second
-stage, where all its terms act (its first is the row of feduad). Nothing is evaluated or saved.
+with their default settings. The methods take turns round by round, and a ratio is the median over the turns of a
+method's round to FedAvg's of the same turn; the first turn warms up and is not counted. On the CPU one thread does all
+the work, and its own time is measured, which other programs on the machine disturb little. FedUFO is measured in its
+second stage, where all its terms act (its first is the row of feduad). Nothing is evaluated or saved.
 """
 
 from __future__ import annotations
@@ -171,7 +171,9 @@ def main() -> None:
     print("| method | a round, of FedAvg's | clients' part | server, ms |\n|---|---|---|---|")
     for name, found in sorted(methods.items(), key=lambda item: item[1]["ratio"]):
         print(f"| {name} | {found['ratio']:.2f} | {found['clients_ratio']:.2f} | {found['server_ms']:.1f} |")
-    print(f"\nFedAvg's round: {methods['fedavg']['round_ms']:.0f} ms. FedRANE's bargain of 100 clients: {nash['solver_ms']:.1f} ms with the")
+    print(
+        f"\nFedAvg's round: {methods['fedavg']['round_ms']:.0f} ms. FedRANE's bargain of 100 clients: {nash['solver_ms']:.1f} ms with the"
+    )
     print(f"Gram matrix given, {nash['gram_ms']:.0f} ms for the matrix (1M parameters).")
     record = {
         "date": date.today().isoformat(),

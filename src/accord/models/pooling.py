@@ -31,10 +31,8 @@ class FrozenMaxPool2d(nn.MaxPool2d):
 
 
 def _largest(x: Tensor, dim: int, kernel: int, stride: int) -> Tensor:
-    """Maxima along one dimension: over the slices that hold the windows' first values, their second ones, ..."""
-    reach = (x.shape[dim] - kernel) // stride * stride + 1
-    rest = (slice(None),) * (-1 - dim)
-    return reduce(torch.maximum, (x[(..., slice(first, first + reach, stride), *rest)] for first in range(kernel)))
+    """Maxima along one dimension: of all windows' first values, second values, ..., each a slice of `x`."""
+    return reduce(torch.maximum, x.unfold(dim, kernel, stride).unbind(-1))
 
 
 def _pair(size: int | tuple[int, ...]) -> tuple[int, int]:

@@ -16,7 +16,7 @@ CHUNKS = {"cpu": 64, "cuda": 512}
 
 def pieces(x: Tensor, size: int = 0) -> tuple[Tensor, ...]:
     """All samples, `size` at a time; 0: as many as the device likes."""
-    return x.split(size or CHUNKS.get(x.device.type, 64))
+    return torch.split(x, size or CHUNKS.get(x.device.type, 64))
 
 
 def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, size: int = 0) -> Tensor:
@@ -27,7 +27,7 @@ def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, size: int = 0) ->
         return first
     out = first.new_empty(len(x), *first.shape[1:])
     out[: len(head)] = first
-    for place, piece in zip(out[len(head) :].split(len(head)), tail, strict=True):
+    for place, piece in zip(torch.split(out[len(head) :], len(head)), tail, strict=True):
         place.copy_(function(piece))
     return out
 

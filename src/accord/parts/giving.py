@@ -39,7 +39,7 @@ class HandOver:
     def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
         """The only step: all samples, in random order."""
         total = len(batch.index)
-        carry["given"][batch.index[: min(total - 1, round(self.share * total))]] = True
+        carry["given"].index_fill_(0, batch.index[: min(total - 1, round(self.share * total))], True)
         return carry
 
     def finish(self, job: Job, carry: Carry) -> Result:
@@ -59,13 +59,13 @@ class KeptSamples(Part):
         kept = (~given).nonzero().flatten()
         shown = torch.arange(len(given), device=given.device)
         shown[given] = kept[torch.arange(int(given.sum()), device=given.device) % len(kept)]
-        return {"shown": shown, "counts": (~given).to(job.info["lr"].dtype)}
+        return {"shown": shown, "counts": (~given).to(job.info["lr"].dtype), "x": job.data.x, "y": job.data.y}
 
     def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:
         """Given samples make room for kept ones of weight 0."""
         index = corner["shown"][batch.index]
         weight = batch.weight * corner["counts"][batch.index]
-        x, y = job.data.x.index_select(0, index), job.data.y.index_select(0, index)
+        x, y = corner["x"].index_select(0, index), corner["y"].index_select(0, index)
         return batch._replace(x=x, y=y, weight=weight, index=index)
 
     def loss(self, view: View) -> Tensor:

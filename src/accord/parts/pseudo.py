@@ -25,7 +25,8 @@ from accord.parts.mixing import soft_labels
 
 def share_of(draws: Tensor, count: int | Tensor) -> Tensor:
     """Positions 0..count - 1 from uniform draws in [0, 1), which may have been rounded up to 1."""
-    return torch.minimum((draws * count).long(), torch.as_tensor(count, device=draws.device).long() - 1)
+    positions = (draws * count).long()
+    return positions.clamp(max=count - 1) if isinstance(count, int) else positions.minimum(count.long() - 1)
 
 
 def uniform_picks(data: ClientData, draws: Tensor) -> Tensor:
