@@ -171,10 +171,8 @@ def main() -> None:
     print("| method | a round, of FedAvg's | clients' part | server, ms |\n|---|---|---|---|")
     for name, found in sorted(methods.items(), key=lambda item: item[1]["ratio"]):
         print(f"| {name} | {found['ratio']:.2f} | {found['clients_ratio']:.2f} | {found['server_ms']:.1f} |")
-    print(
-        f"\nFedAvg's round: {methods['fedavg']['round_ms']:.0f} ms. FedRANE's bargain of 100 clients: {nash['solver_ms']:.1f} ms with the"
-    )
-    print(f"Gram matrix given, {nash['gram_ms']:.0f} ms for the matrix (1M parameters).")
+    print(f"\nFedAvg's round: {methods['fedavg']['round_ms']:.0f} ms. FedRANE's bargain of 100 clients:", end=" ")
+    print(f"{nash['solver_ms']:.1f} ms with the Gram matrix given, {nash['gram_ms']:.0f} ms for it (1M parameters).")
     record = {
         "date": date.today().isoformat(),
         "versions": versions(),

@@ -1,8 +1,8 @@
 """A step can be recorded and replayed for other clients: it never looks at a value, and reads no data from outside.
 
 What a recording cannot hold, caught on the CPU as the operations go by: `.item()` and everything that branches on a
-tensor, shapes that depend on values (masks, `nonzero`), fresh tensors made from Python numbers (on a GPU a copy from the
-host), and the client's data, which a recording would read where the first client's lay.
+tensor, shapes that depend on values (masks, `nonzero`), fresh tensors made from Python numbers (on a GPU a copy from
+the host), and the client's data, which a recording would read where the first client's lay.
 """
 
 from __future__ import annotations
