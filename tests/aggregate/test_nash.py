@@ -218,5 +218,5 @@ def test_the_gram_matrix_does_not_depend_on_the_blocks(monkeypatch: pytest.Monke
     flat = np.stack([np.concatenate([(s[n] - 0).double().numpy().ravel() for n in shapes]) for s in sent])
     flat = flat - np.concatenate([state["model"][n].double().numpy().ravel() for n in shapes])
     for block in (1, 6, 1 << 22):
-        monkeypatch.setattr(nash, "BLOCK", block)
+        monkeypatch.setattr(nash, "BLOCKS", {"cpu": block})
         np.testing.assert_allclose(gram_matrix(state, ("model",), replies), flat @ flat.T, rtol=1e-12)

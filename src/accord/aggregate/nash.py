@@ -35,7 +35,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 ITERATIONS = 200
 TOLERANCE = 1e-12  # of the equations, relative to b, above what rounding leaves of them
 LARGEST = 1e4  # unit deviations whose convex hull comes nearer to 0 than about 1 / LARGEST are said to cancel
-BLOCK = 1 << 22  # float64 numbers held at once
+BLOCKS = {"cpu": 1 << 18, "cuda": 1 << 25}  # float64 numbers held at once: in a CPU's cache; few launches on a GPU
 
 
 def solve_bargaining(gram: Array, power: Array | None = None) -> Array | None:
@@ -118,29 +118,29 @@ class Nash:
 
 def gram_matrix(state: State, trees: tuple[str, ...], replies: Replies) -> Array:
     """[K, K] inner products of the clients' deviations over all the trees, in float64, by blocks of parameters."""
-    width = max(BLOCK // len(replies), 1)
-    total = np.zeros((len(replies), len(replies)))
+    total: Tensor | None = None
     for tree in trees:
-        for rows in _deviations(state[tree], replies, tree, width):
-            total += (rows @ rows.mT).cpu().numpy()
-    return total
+        for rows in _deviations(state[tree], replies, tree):
+            total = rows @ rows.mT if total is None else total.addmm_(rows, rows.mT)
+    return np.zeros((len(replies), len(replies))) if total is None else total.cpu().numpy()
 
 
-def _deviations(server: Tree, replies: Replies, tree: str, width: int) -> Iterator[Tensor]:
-    """[K, <= width] blocks."""
+def _deviations(server: Tree, replies: Replies, tree: str) -> Iterator[Tensor]:
+    """[K, ...] blocks."""
     for leaf in sorted(replies.results[0].reply[tree]):
         start = server[leaf].reshape(-1)
+        sent = [values[leaf].reshape(-1) for values in replies.each(tree)]
+        width = max(BLOCKS.get(start.device.type, 1 << 18) // len(sent), 1)
         for left in range(0, len(start), width):
             part = slice(left, left + width)
-            own = torch.stack([sent[leaf].reshape(-1)[part] for sent in replies.each(tree)])
-            yield own.double() - start[part].double()
+            yield torch.stack([own[part] for own in sent]).double().sub_(start[part])
 
 
 def _moved(server: Tree, replies: Replies, tree: str, weights: Array) -> Tree:
     """Summed in float64, one client after the other."""
-    step: Tree = {}
+    start = {leaf: server[leaf].double() for leaf in sorted(replies.results[0].reply[tree])}
+    step = {leaf: torch.zeros_like(value) for leaf, value in start.items()}
     for sent, weight in zip(replies.each(tree), weights.tolist(), strict=True):
-        for leaf in sorted(sent):
-            deviation = sent[leaf].double() - server[leaf].double()
-            step[leaf] = step[leaf].add_(deviation, alpha=weight) if leaf in step else deviation * weight
-    return {leaf: (server[leaf].double() + change).to(server[leaf].dtype) for leaf, change in step.items()}
+        for leaf, value in start.items():
+            step[leaf].add_(sent[leaf] - value, alpha=weight)
+    return {leaf: (value + step[leaf]).to(server[leaf].dtype) for leaf, value in start.items()}

@@ -31,14 +31,13 @@ Defaults: lam = 1 (the paper's for MNIST and CIFAR-100; 0.1 for CIFAR-10 and PAC
 D-256-256-128, new pseudo-data in every round, RSM. tau = 0.5: the paper prints 2, but the published code
 multiplies by it where the formula divides, so 0.5 is what its results were run with.
 
-Choices where paper and
-code differ or are silent: the projector has the paper's sizes (the code's follow D); phi_t's features are
-computed for the pseudo-batch at hand (the code keeps those of the round's first step, which Mixture then
-compares with other images); uniform means, as Algorithm 1; the max step uses the local optimizer with a state
-of its own, new in every round. max_step = false leaves the projector as drawn; projector = false compares the
-features themselves, and there is no max step. A batch shorter than the pseudo-data is paired with the first
-of them; the last batch is filled up unless local.last_batch says otherwise. BatchNorm sees the pseudo-batch
-as a batch of its own.
+Choices where paper and code differ or are silent: the projector has the paper's sizes (the code's follow D);
+phi_t's features are computed for the pseudo-batch at hand (the code keeps those of the round's first step,
+which Mixture then compares with other images); uniform means, as Algorithm 1; the max step uses the local
+optimizer with a state of its own, new in every round. max_step = false leaves the projector as drawn;
+projector = false compares the features themselves, and there is no max step. A batch shorter than the
+pseudo-data is paired with the first of them; the last batch is filled up unless local.last_batch says
+otherwise. Batch and pseudo-batch go through the model in one pass; BatchNorm sees two batches.
 
 Other parts (`extra`, by name; `parts`, from Python) act on the same step: Mixup replaces the batch
 everywhere, FedCM the direction of the min step (the max step stays plain), FedDecorr and FedNTD add their
@@ -48,7 +47,7 @@ terms.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -62,26 +61,32 @@ from accord.core.model import Model, Out
 from accord.core.optim import Optimizer, clip_by_norm
 from accord.core.task import Corner, Part, View
 from accord.core.tensors import Tree, Trees, clone
-from accord.core.types import Carry, Exchange, Job, Replies, State, World
+from accord.core.types import Batch, Carry, Exchange, Job, Replies, State, World
 from accord.errors import ConfigError
 from accord.parts.bounds import whole, within
 from accord.parts.contrast import contrast
+from accord.parts.forwards import two_batches
 from accord.parts.losses import CrossEntropy, weighted_mean
-from accord.parts.mixing import soft_labels
 from accord.parts.mlp import init_mlp, mlp
-from accord.parts.pseudo import PseudoData, as_proxy, share_of
+from accord.parts.pseudo import PseudoData, as_proxy, mixture
 from accord.parts.registry import build_parts, check_together, fitting
 from accord.settings import NOT_NEGATIVE, POSITIVE, AtLeast, Search
 
 PROJECTOR = (256, 256, 128)
+NO_SIZE = (
+    "algorithm fedbr wants as many pseudo-samples as a batch has, and local.batch_size = 0 means all of a client's "
+    "data: set algorithm.size, or local.batch_size above 0"
+)
+NO_FEATURES = (
+    "algorithm fedbr projects the features, but the model does not say how many it has: give the network a "
+    "num_features, or set projector = false"
+)
 
 
-class Features(NamedTuple):
-    """What L_con compares, row by row."""
-
-    pseudo: Tensor  # phi(x_p)
-    reference: Tensor  # phi_t(x_p)
-    local: Tensor  # phi(x)
+def l_con(projector: Tree | None, features: Tensor, weight: Tensor, tau: float) -> Tensor:
+    """L_con of [3, B, D] features: phi(x_p), phi_t(x_p) and phi(x), projected in one pass."""
+    pseudo, received, local = features if projector is None else mlp(projector, features)
+    return weighted_mean(contrast(pseudo, received, local, tau), weight)
 
 
 @dataclass(frozen=True)
@@ -120,63 +125,49 @@ class BiasReduction(Part):
 
     def begin(self, model: Model, job: Job) -> Corner:
         """A projector to train, and the global features of pseudo-data that stay the same in all steps."""
-        corner: Corner = {}
-        if self.projects:
-            corner["projector"] = clone(job.shared["projector"])
+        corner: Corner = {"projector": clone(job.shared["projector"]) if self.projects else None}
+        if self.maximises:
             corner["optimizer"] = self.optimizer.init(corner["projector"])
         if self.mu and not self.mixed:
-            corner["global"] = self._global(model, job, job.shared["pseudo"]["x"])
+            corner["received"] = self._received(model, job, job.shared["pseudo"]["x"])
         return corner
 
+    def forward(self, model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
+        """The task's forward, on batch and pseudo-batch; what is found of the latter is left in the corner."""
+        x, q = mixture(job.shared["pseudo"]["x"], job.data.num_classes, batch, batch.noise.get("fedbr.mixed"))
+        own, pseudo = two_batches(model, params["model"], carry["buffers"], batch.x, x)
+        carry[self.name]["pseudo"] = x, q, pseudo
+        return own
+
     def loss(self, view: View) -> Tensor:
-        """lam CE(x_p, q) + mu L_con."""
-        x, q = self._pseudo_batch(view)
-        out = view.model.train(view.params["model"], view.carry["buffers"], x)
+        """lam CE(x_p, q) + mu L_con, after the max step, which wants the very features of the min step."""
+        corner: Corner = view.carry[self.name]
+        x, q, out = corner.pop("pseudo")
+        balance = self.lam * functional.cross_entropy(out.logits, q)
         if self.mu == 0:
-            return self.lam * functional.cross_entropy(out.logits, q)
-        apart = self.mu * self._contrast(view, x, out)
-        return self.lam * functional.cross_entropy(out.logits, q) + apart if self.lam else apart
+            return balance
+        received = self._received(view.model, view.job, x) if self.mixed else corner["received"]
+        pairs = min(len(x), len(view.batch.x))
+        features = torch.stack([out.features[:pairs], received[:pairs], view.out.features[:pairs]])
+        weight = view.batch.weight[:pairs]
+        if self.maximises:
+            self._max_step(view.job, corner, features.detach(), weight)
+        apart = self.mu * l_con(corner["projector"], features, weight, self.tau)
+        return balance + apart if self.lam else apart
 
     def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
         """The projector, if it was trained."""
         return ({"projector": carry[self.name]["projector"]} if self.maximises else {}), {}
 
-    def _pseudo_batch(self, view: View) -> tuple[Tensor, Tensor]:
-        x, batch = view.job.shared["pseudo"]["x"], view.batch
-        classes = view.out.logits.shape[1]
-        q = x.new_full((len(x), classes), 1 / classes)
-        if not self.mixed:
-            return x, q
-        picks = share_of(batch.noise["fedbr.mixed"], batch.weight.sum())  # padding is never picked
-        labels = soft_labels(batch.y, classes, x)
-        return (x + batch.x[picks].sum(1)) / (self.mixed + 1), (q + labels[picks].sum(1)) / (self.mixed + 1)
-
-    def _contrast(self, view: View, x: Tensor, out: Out) -> Tensor:
-        """L_con after the max step, which is taken here: it wants the very features of the min step."""
-        corner: Corner = view.carry[self.name]
-        reference = self._global(view.model, view.job, x) if self.mixed else corner["global"]
-        pairs = min(len(x), len(view.batch.x))
-        features = Features(out.features[:pairs], reference[:pairs], view.out.features[:pairs])
-        weight = view.batch.weight[:pairs]
-        if self.maximises:
-            self._max_step(view.job, corner, Features(*(f.detach() for f in features)), weight)
-        return self._distance(corner.get("projector"), features, weight)
-
-    def _distance(self, projector: Tree | None, features: Features, weight: Tensor) -> Tensor:
-        if projector is not None:
-            features = Features(*(mlp(projector, f) for f in features))
-        return weighted_mean(contrast(*features, self.tau), weight)
-
-    def _max_step(self, job: Job, corner: Corner, features: Features, weight: Tensor) -> None:
+    def _max_step(self, job: Job, corner: Corner, features: Tensor, weight: Tensor) -> None:
         leaves = {name: t.detach().requires_grad_() for name, t in corner["projector"].items()}
-        value = self._distance(leaves, features, weight)
-        slopes = torch.autograd.grad(value, list(leaves.values()))
-        descent = {name: -slope for name, slope in zip(leaves, slopes, strict=True)}
+        slopes = torch.autograd.grad(-l_con(leaves, features, weight, self.tau), list(leaves.values()))
+        descent = dict(zip(leaves, slopes, strict=True))
         descent = clip_by_norm(descent, self.clip) if self.clip else descent
         self.optimizer.update(corner["projector"], descent, corner["optimizer"], job.info["lr"])
 
     @staticmethod
-    def _global(model: Model, job: Job, x: Tensor) -> Tensor:
+    def _received(model: Model, job: Job, x: Tensor) -> Tensor:
         with torch.no_grad():
             return model.reference(job.shared["model"], job.shared["buffers"], x).features
 
@@ -225,21 +216,14 @@ def fedbr(
     check_together(others)
     if lam == 0 and mu == 0:
         return averaging(fitting(setup, others), *others, weight="uniform")
-    size = size or setup.plan.batch_size
+    size, projects = size or setup.plan.batch_size, projector and mu > 0
     if size == 0:
-        raise ConfigError(
-            "algorithm fedbr wants as many pseudo-samples as a batch has, and local.batch_size = 0 means all "
-            "of a client's data: set algorithm.size, or local.batch_size above 0"
-        )
-    projects = projector and mu > 0
+        raise ConfigError(NO_SIZE)
     if projects and not setup.model.num_features:
-        raise ConfigError(
-            "algorithm fedbr projects the features, but the model does not say how many it has: give the "
-            "network a num_features, or set projector = false"
-        )
+        raise ConfigError(NO_FEATURES)
     part = BiasReduction(lam, mu, tau, size, mixed, projects, projects and max_step, setup.optimizer, setup.clip)
     trees = ("model", "buffers", "projector") if part.maximises else ("model", "buffers")
     rules: dict[str, Aggregator] = dict.fromkeys(trees, Mean("uniform"))
     source = PseudoData(size, means, balanced, None if proxy is None else as_proxy(proxy, setup.model))
-    local = fitting(setup, (*others, part)).local(CrossEntropy(), *others, part)
+    local = fitting(setup, (*others, part)).local(CrossEntropy(), *others, part, forward=part.forward)
     return _FedBR(local, rules, setup.sampler, setup.schedule, source.tasks(), False, source, every_round)

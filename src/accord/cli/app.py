@@ -8,7 +8,7 @@ from importlib import metadata
 import typer
 
 from accord._version import __version__
-from accord.cli import catalogue, comparing, describing, running
+from accord.cli import catalogue, comparing, describing, profiling, running
 from accord.cli.guard import Guarded
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("compare")(comparing.compare)
 app.command("list")(catalogue.list_)
 app.command("explain")(catalogue.explain)
 app.command("describe")(describing.describe)
+app.command("profile")(profiling.profile)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from accord.core.tensors import Tree, ordered
 from accord.errors import ConfigError
 from accord.models.network import Classifier, Fuse
+from accord.models.pooling import with_frozen_pools
 
 NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
@@ -62,6 +63,17 @@ def _converted(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, .
     return tuple(made)
 
 
+class _Maps(nn.Module):
+    """The same for a forward that ends at the feature maps."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Classifier, self.network).feature_maps(x)
+
+
 class Model:
     """`network` has `maps`, `neck`, `head` and `logits_and_features` (see `accord.models`)."""
 
@@ -81,9 +93,10 @@ class Model:
         network = copy.deepcopy(network).to(device).requires_grad_(False)
         self.device = torch.device(device)
         self.bf16, self.channels_last = bf16, channels_last
-        self._train, self._reference = _Both(network), _Both(copy.deepcopy(network))
+        frozen = with_frozen_pools(copy.deepcopy(network))
+        self._train, self._reference, self._maps = _Both(network), _Both(frozen), _Maps(frozen)
         self._train.train()
-        self._reference.eval()
+        frozen.eval()
         kinds = dict(network.named_modules())
         self.norm_names = tuple(
             sorted(
@@ -135,14 +148,7 @@ class Model:
 
     def maps(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """The feature maps in evaluation mode."""
-        caught: list[Tensor] = []
-
-        def catch(maps: Tensor) -> Tensor:
-            caught.append(maps)
-            return maps
-
-        self.reference(params, buffers, x, catch)
-        return caught[0]
+        return cast(Tensor, self._run(self._maps, params, buffers, x))
 
     def head(self, params: Mapping[str, Tensor], features: Tensor) -> Tensor:
         """Logits of given features."""
@@ -160,16 +166,16 @@ class Model:
         x: Tensor,
         fuse: Fuse | None,
     ) -> Out:
-        values = {f"network.{name}": t for name, t in params.items()}
-        values.update((f"network.{name}", t) for name, t in buffers.items())
-        if not (self.bf16 or self.channels_last):
-            return cast(Out, functional_call(both, values, (x, fuse)))
-        if self.bf16:
-            values = self._rounded(values)
-        with self._precision():
-            out = cast(Out, functional_call(both, values, (self._laid(x), fuse)))
+        out = cast(Out, self._run(both, params, buffers, x, fuse))
         # Losses are computed in full precision; only the network's own products are not.
-        return Out(*(t.to(torch.get_default_dtype()) for t in out))
+        return Out(*(t.to(torch.get_default_dtype()) for t in out)) if self.bf16 else out
+
+    def _run(
+        self, wrapped: nn.Module, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor, *more: object
+    ) -> object:
+        values = _named(params, buffers)
+        with self._precision():
+            return functional_call(wrapped, self._rounded(values) if self.bf16 else values, (self._laid(x), *more))
 
     def _rounded(self, values: Tree) -> Tree:
         """Weights in bf16, all at once; those of norm layers stay, their sums need the precision."""
@@ -188,6 +194,11 @@ class Model:
 
     def module(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
         """An ordinary trained `nn.Module` in evaluation mode, for the user to keep."""
-        network = copy.deepcopy(self._reference.network).cpu()
+        network = copy.deepcopy(self.network).cpu()
         network.load_state_dict({k: v.cpu() for k, v in {**params, **buffers}.items()}, strict=False)
         return network.requires_grad_(True).eval()
+
+
+def _named(params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Tree:
+    """As the wrappers above call them."""
+    return {f"network.{name}": t for tree in (params, buffers) for name, t in tree.items()}

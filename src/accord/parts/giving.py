@@ -39,7 +39,7 @@ class HandOver:
     def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
         """The only step: all samples, in random order."""
         total = len(batch.index)
-        carry["given"][batch.index[: min(total - 1, round(self.share * total))]] = True
+        carry["given"].index_fill_(0, batch.index[: min(total - 1, round(self.share * total))], True)
         return carry
 
     def finish(self, job: Job, carry: Carry) -> Result:
@@ -53,14 +53,13 @@ class KeptSamples(Part):
     """Cross-entropy on the samples that were not given away."""
 
     def begin(self, model: Model, job: Job) -> Corner:
-        """The samples; for each the one to show in its place, and whether it counts."""
+        """For every sample the one to show in its place, and whether it counts."""
         # Who was not asked, or not there when the others gave, has given nothing.
         given = job.memory["meta"]["given"] if "meta" in job.memory else torch.zeros_like(job.data.y, dtype=torch.bool)
         kept = (~given).nonzero().flatten()
         shown = torch.arange(len(given), device=given.device)
         shown[given] = kept[torch.arange(int(given.sum()), device=given.device) % len(kept)]
-        counts = (~given).to(job.info["lr"].dtype)
-        return {"x": job.data.x, "y": job.data.y, "shown": shown, "counts": counts}
+        return {"shown": shown, "counts": (~given).to(job.info["lr"].dtype), "x": job.data.x, "y": job.data.y}
 
     def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:
         """Given samples make room for kept ones of weight 0."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from torch import Tensor
-from torch.nn import functional
 
 from accord.core.algorithm import Setup
 from accord.core.model import Model
@@ -26,7 +26,8 @@ def soft_labels(labels: Tensor, num_classes: int, like: Tensor) -> Tensor:
     """[B, C] labels as shares: one-hot from class indices, unchanged if they are shares already."""
     if labels.dim() == 2:
         return labels
-    return functional.one_hot(labels, num_classes).to(like.dtype)
+    # `one_hot` looks at the labels' values first.
+    return (labels.unsqueeze(1) == torch.arange(num_classes, device=labels.device)).to(like.dtype)
 
 
 @dataclass(frozen=True)

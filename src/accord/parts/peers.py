@@ -7,6 +7,7 @@ They are frozen, so a client runs them over its samples once a round and looks t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,7 @@ from accord.core.model import Model, Out
 from accord.core.task import Corner, LocalTraining, Part
 from accord.core.tensors import Tree, Trees
 from accord.core.types import Batch, Carry, Job, Replies
-from accord.parts.frozen import CHUNK, gathered
+from accord.parts.frozen import gathered, pieces
 
 GroupTarget = Literal["softmax", "normalise", "logits"]
 
@@ -34,7 +35,7 @@ def group_message(priors: Replies, device: torch.device) -> Trees:
 
 def frozen_outputs(model: Model, params: Tree, buffers: Tree, x: Tensor) -> Out:
     """A frozen model's logits and features of all samples, in one pass."""
-    found = [model.reference(params, buffers, piece) for piece in torch.split(x, CHUNK)]
+    found = [model.reference(params, buffers, piece) for piece in pieces(x)]
     return Out(torch.cat([out.logits for out in found]), torch.cat([out.features for out in found]))
 
 
@@ -71,30 +72,33 @@ class Peers(Part):
         """One pass of every model of the group over the client's data."""
         if "priors" not in job.shared or not (self.features or self.target):
             return {}
-        found = self._outputs(model, job, job.data.x)
-        if int(job.info["round"]) < self.target_from:
-            found.pop("target", None)
-        return dict(found)
+        ids, client = job.shared["group"]["ids"].tolist(), int(job.info["client"])
+        consensus = self.target is not None and int(job.info["round"]) >= self.target_from
+        # Its own prior is asked for predictions only: a discriminator sees the features of its model in training.
+        asked = [j for j, member in enumerate(ids) if consensus or member != client]
+        return dict(self._outputs(model, job, job.data.x, asked))
 
     def rows(self, model: Model, job: Job, carry: Carry, batch: Batch, what: str) -> Tensor | None:
         """`features` or `target` of a batch; None where the group is not there to ask."""
         corner: Tree = carry[self.name]
         if what not in corner:
             return None
-        return gathered(corner[what], batch, lambda x: self._outputs(model, job, x)[what])
+        members = range(len(job.shared["group"]["ids"]))
+        return gathered(corner[what], batch, lambda x: self._outputs(model, job, x, members)[what])
 
-    def _outputs(self, model: Model, job: Job, x: Tensor) -> Tree:
-        priors, buffers = job.shared["priors"], job.shared.get("prior_buffers", {})
-        outs = [
-            frozen_outputs(model, _row(priors, j), _row(buffers, j), x) for j in range(len(job.shared["group"]["ids"]))
-        ]
+    def _outputs(self, model: Model, job: Job, x: Tensor, asked: Sequence[int]) -> Tree:
+        """What is kept of the asked models' answers; a target wants all of them, features of the others are 0."""
+        priors, buffers, group = job.shared["priors"], job.shared.get("prior_buffers", {}), job.shared["group"]
+        outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x) for j in asked}
         found: Tree = {}
         if self.features:
-            found["features"] = torch.stack([out.features for out in outs], 1)
-        if self.target is not None:
-            logits = torch.stack([out.logits for out in outs], 1)
-            shares = class_shares(job.shared["group"]["counts"]).to(logits)
-            found["target"] = group_target(logits, shares, self.target)
+            shape = (len(x), len(group["ids"]), model.num_features)
+            found["features"] = torch.zeros(shape, dtype=job.info["lr"].dtype, device=x.device)
+            for j, out in outs.items():
+                found["features"][:, j] = out.features
+        if self.target is not None and len(outs) == len(group["ids"]):
+            logits = torch.stack([out.logits for out in outs.values()], 1)
+            found["target"] = group_target(logits, class_shares(group["counts"]).to(logits), self.target)
         return found
 
 

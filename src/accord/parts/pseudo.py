@@ -20,13 +20,13 @@ from accord.core.task import Task
 from accord.core.tensors import Tree, Trees
 from accord.core.types import Batch, Carry, ClientData, Exchange, Job, Result, World
 from accord.errors import ConfigError, DataError
+from accord.parts.mixing import soft_labels
 
 
 def share_of(draws: Tensor, count: int | Tensor) -> Tensor:
     """Positions 0..count - 1 from uniform draws in [0, 1), which may have been rounded up to 1."""
-    if isinstance(count, int):
-        return (draws * count).long().clamp(max=count - 1)
-    return torch.minimum((draws * count).long(), count.long() - 1)
+    positions = (draws * count).long()
+    return positions.clamp(max=count - 1) if isinstance(count, int) else positions.minimum(count.long() - 1)
 
 
 def uniform_picks(data: ClientData, draws: Tensor) -> Tensor:
@@ -42,6 +42,16 @@ def balanced_picks(data: ClientData, draws: Tensor) -> Tensor:
     starts = counts.cumsum(0) - counts
     which = share_of(draws[0], len(counts))
     return order[starts[which] + share_of(draws[1], counts[which])]
+
+
+def mixture(x: Tensor, num_classes: int, batch: Batch, draws: Tensor | None) -> tuple[Tensor, Tensor]:
+    """[P, ...] pseudo-samples and their [P, C] labels, uniform; samples of the batch mixed in by [P, M] draws."""
+    q = x.new_full((len(x), num_classes), 1 / num_classes)
+    if draws is None:
+        return x, q
+    picks = share_of(draws, batch.weight.sum())  # padding is never picked
+    labels, count = soft_labels(batch.y, num_classes, x), draws.shape[1] + 1
+    return (x + batch.x[picks].sum(1)) / count, (q + labels[picks].sum(1)) / count
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,7 @@ def discrimination(
     rows = standardise(both, eps) if similarity == "pearson" else unit(both, eps)
     scores = rows @ rows.mT / tau
     left_out = torch.eye(2 * count, dtype=torch.bool, device=rows.device) | (weight == 0).repeat(2)
-    place = torch.arange(2 * count, device=rows.device)
-    positive = scores[place, place.roll(count)]
+    positive = torch.cat([scores.diagonal(count), scores.diagonal(-count)])
     losses = scores.masked_fill(left_out, torch.finfo(scores.dtype).min).logsumexp(-1) - positive
     anchors = 2 * count if symmetric else count
     return weighted_mean(losses[:anchors], weight.repeat(2)[:anchors])
