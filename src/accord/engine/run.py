@@ -25,6 +25,7 @@ from accord.engine.build import (
     build_setup,
     check_data,
     choose_device,
+    judged_on_validation,
     pooled,
 )
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
@@ -94,6 +95,8 @@ class _Federation:
         self.device = choose_device(config.device)
         self.data = data if isinstance(data, FederatedData) else build_data(config, data)
         check_data(self.data)
+        if config.evaluate.split == "validation":
+            self.data = judged_on_validation(self.data)
         self.model = build_model(config, self.data, network, self.device)
         self.algorithm: Algorithm = build_algorithm(config, build_setup(config, self.data, self.model))
         self.train_data = pooled(self.data) if self.algorithm.pools_data else self.data

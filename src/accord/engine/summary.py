@@ -31,6 +31,7 @@ def summarise(config: RunConfig, metrics: Sequence[Record], timings: Sequence[Re
         "dataset": config.data.name,
         "seed": config.seed,
         "rounds": config.rounds,
+        "split": config.evaluate.split,
         "accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(accuracies) if accuracies else None,
         "top5_accuracy": top_mean(evaluated, 5) if accuracies else None,
