@@ -245,6 +245,7 @@ class _Federation:
             # Every client trains once more from the final state and is judged on its own test data; nothing is kept.
             exchange = self._exchange(executor, store, config.rounds, keep_memory=False)
             replies = exchange("train", self.members, self.algorithm.message(state))
+            summary["personal_accuracy_before"] = personal_record(replies, "personal_before")
             summary["personal_accuracy"] = personal_record(replies)
         if epochs := config.evaluate.unseen_epochs:
             summary["unseen"] = unseen_curve(

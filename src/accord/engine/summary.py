@@ -50,13 +50,16 @@ def summarise(config: RunConfig, metrics: Sequence[Record], timings: Sequence[Re
     return summary
 
 
-def personal_record(replies: Replies) -> Record:
-    """Accuracy of the clients' own models on their own test data: plain, and weighted by test samples."""
-    found = [r.metrics for r in replies.results if "personal_correct" in r.metrics]
+def personal_record(replies: Replies, count: str = "personal_correct") -> Record:
+    """Accuracy of the clients' own models on their own test data: plain, and weighted by test samples.
+
+    `count` is the metric that holds the right answers: after local training, or (`personal_before`) before it.
+    """
+    found = [r.metrics for r in replies.results if count in r.metrics]
     if not found:
         return {}
     tested = np.array([int(m["personal_examples"]) for m in found])
-    return client_record(np.array([float(m["personal_correct"]) for m in found]) / tested, tested)
+    return client_record(np.array([float(m[count]) for m in found]) / tested, tested)
 
 
 def measure_drift(old: Tree, new: Tree, replies: Replies) -> Record:
