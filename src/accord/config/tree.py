@@ -66,6 +66,7 @@ class AlgorithmConfig(Chosen):
     """Which federated method."""
 
     kind: ClassVar[str] = "algorithm"
+    implied: ClassVar[Mapping[str, str]] = {"parts": "compose"}
     name: Annotated[str, "the federated method; `accord list algorithms`"] = "fedavg"
     options: Options = field(default_factory=dict)
 
