@@ -43,7 +43,7 @@ from accord.core.algorithm import Aggregator, Method, Predictor, Setup
 from accord.core.model import Model, Out
 from accord.core.task import Corner, LocalTraining, Part
 from accord.core.tensors import Trees
-from accord.core.types import Batch, Carry, Job, Replies, State, World
+from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
 from accord.errors import ConfigError
 from accord.models.network import Shape
 from accord.parts.bounds import within
@@ -157,6 +157,10 @@ class FusionMethod(Method):
             return model.reference(*now, x, lambda own: fuse(fusion, own, own))
 
         return prev if self.evaluate == "prev" else same
+
+    def local_predictor(self, state: State, result: Result) -> Predictor:
+        """The client's network and operator, fused as the global ones are: with the received model, or itself."""
+        return self.predictor(self.with_own(state, result))
 
 
 def fedfusion(

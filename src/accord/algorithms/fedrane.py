@@ -12,7 +12,7 @@ gne = false its w/o-GNE (average by samples); without both it is FedAvg.
 
 Sent: the model and the tree `relations` (3 D^2 numbers a hop) down and up; n_k up. Reveals what FedAvg does. All
 uploaded parameters bargain together; buffers are averaged by samples. Rounds without an agreement take FedAvg's
-step and are counted in the state (`model.nash`).
+step and are counted: `server.nash_fallbacks` in metrics.jsonl.
 
 A prediction depends on the rest of the batch. `evaluation` says what is judged with a sample: `batch`, the other
 samples of a graph of `graph_size`, mixed by a fixed shuffle within each batch of the evaluation (accuracy depends on
@@ -46,7 +46,7 @@ from accord.aggregate.mean import Mean, Weighting
 from accord.aggregate.nash import Nash, Scale
 from accord.core.algorithm import Aggregator, Method, Predictor, Setup
 from accord.core.task import LocalTraining, Part
-from accord.core.types import Carry, Job, State
+from accord.core.types import Carry, Job, Result, State
 from accord.errors import ConfigError
 from accord.parts.bounds import one_of, whole, within
 from accord.parts.graph import GraphMode
@@ -81,11 +81,15 @@ class RelationalTraining(LocalTraining):
 class FedRANE(Method):
     """The usual method, its global model judged with a graph."""
 
-    def predictor(self, state: State) -> Predictor | None:
+    def predictor(self, state: State) -> Predictor:
         """The model with the module between its features and its head."""
         task = self.local
         assert isinstance(task, RelationalTraining)
         return lambda x: task.relations.together(task.model, state, x, task.graph_size)
+
+    def local_predictor(self, state: State, result: Result) -> Predictor:
+        """The client's model with its own module."""
+        return self.predictor(self.with_own(state, result))
 
 
 def fedrane(

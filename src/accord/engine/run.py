@@ -138,7 +138,8 @@ class _Federation:
             logs.note(f"checkpoint passed over: {reason}")
         executor = self.executor(client_done)  # forked before any observer starts a thread
         try:
-            state = self._first_state(snapshot, store, executor)
+            start = self._exchange(executor, store, 0)
+            state = self._first_state(snapshot, store, start)
             first = snapshot.round if snapshot else 0
             for observer in observers:
                 observer.started(config, folder, config.rounds, first)
@@ -152,7 +153,9 @@ class _Federation:
                 clock.lap("train")
                 for observer in observers:
                     observer.phase(round + 1, "evaluate")
-                record = self._round_record(round, replies, exchange)
+                record = self._round_record(round, replies, exchange, start)
+                if reported := algorithm.metrics(new_state):
+                    record["server"] = reported
                 record |= self._evaluation(round, state, new_state, replies)
                 clock.lap("evaluate")
                 state = new_state
@@ -174,13 +177,13 @@ class _Federation:
             observer.ended(summary)
         return Outcome(algorithm.export(state), logs.read("metrics"), summary, folder)
 
-    def _first_state(self, snapshot: Snapshot | None, store: ClientStore, executor: Executor) -> State:
+    def _first_state(self, snapshot: Snapshot | None, store: ClientStore, exchange: LocalExchange) -> State:
         if snapshot is not None:
             store.restore(snapshot.clients)
             return to_device(snapshot.state, self.device)
         world = self.world(0)
         state = to_device(self.algorithm.init(world), self.device)
-        return self.algorithm.start(state, world, self._exchange(executor, store, 0))
+        return self.algorithm.start(state, world, exchange)
 
     def _exchange(
         self, executor: Executor, store: ClientStore, round: int, *, keep_memory: bool = True
@@ -197,7 +200,7 @@ class _Federation:
             keep_memory=keep_memory,
         )
 
-    def _round_record(self, round: int, replies: Replies, exchange: LocalExchange) -> Record:
+    def _round_record(self, round: int, replies: Replies, exchange: LocalExchange, start: LocalExchange) -> Record:
         seen = replies.metric("seen").sum()
         record: Record = {
             "round": round + 1,
@@ -206,6 +209,8 @@ class _Federation:
             "bytes_up": exchange.bytes_up,
             "bytes_down": exchange.bytes_down,
         }
+        if round == 0 and start.bytes_up + start.bytes_down:
+            record |= {"start_bytes_up": start.bytes_up, "start_bytes_down": start.bytes_down}
         if exchange.missing:
             record["missing"] = {str(k): why.strip().splitlines()[-1] for k, why in sorted(exchange.missing.items())}
         if self.config.evaluate.personal:
@@ -233,9 +238,8 @@ class _Federation:
                 record["map"] = judge.retrieval(predictor, self.data, size, device)
         if settings.drift and replies.has("model") and next(replies.each("model")):
             record["drift"] = measure_drift(old["model"], new["model"], replies)
-        model = getattr(self.algorithm, "model", self.model)  # a method may have changed the head
         if settings.local_on_global and (replies.has("model") or replies.has("personal")):
-            record["local_on_global"] = measure_local_models(model, new, replies, self.data, size, device)
+            record["local_on_global"] = measure_local_models(self.algorithm, new, replies, self.data, size, device)
         return record
 
     def _summary(self, state: State, store: ClientStore, executor: Executor, logs: RunLogs) -> Record:

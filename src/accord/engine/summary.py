@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from accord.config import RunConfig
-from accord.core.model import Model
+from accord.core.algorithm import Algorithm
 from accord.core.tensors import Tree, subtract
 from accord.core.types import Replies, State
 from accord.data.federated import FederatedData
@@ -37,8 +37,10 @@ def summarise(config: RunConfig, metrics: Sequence[Record], timings: Sequence[Re
         "top5_accuracy": top_mean(evaluated, 5) if accuracies else None,
         "client_accuracy": {name: last[name] for name in ("best", "worst", "mean", "std") if name in last},
         "rounds_to": {str(t): r for t, r in rounds_to(evaluated, config.targets).items()},
-        "bytes_up": sum(record["bytes_up"] for record in metrics),
-        "bytes_down": sum(record["bytes_down"] for record in metrics),
+        **{
+            way: sum(record[way] + record.get(f"start_{way}", 0) for record in metrics)
+            for way in ("bytes_up", "bytes_down")
+        },
         "seconds": round(sum(v for row in timings for k, v in row.items() if k != "round"), 3),
         "versions": versions(),
     }
@@ -71,18 +73,10 @@ def measure_drift(old: Tree, new: Tree, replies: Replies) -> Record:
 
 
 def measure_local_models(
-    model: Model, state: State, replies: Replies, data: FederatedData, size: int, device: torch.device
+    algorithm: Algorithm, state: State, replies: Replies, data: FederatedData, size: int, device: torch.device
 ) -> Record:
     """Accuracy of every local model on the whole test pool, its personal parameters (if any) included."""
     everything = np.arange(len(data.test_pool))
-    found = []
-    for result in replies.results:
-        own = {**result.reply["model"], **result.reply["buffers"], **result.memory.get("personal", {})}
-        params = {name: own.get(name, t) for name, t in state["model"].items()}
-        buffers = {name: own.get(name, t) for name, t in state["buffers"].items()}
-
-        def predict(x: torch.Tensor, params: Tree = params, buffers: Tree = buffers) -> Any:
-            return model.reference(params, buffers, x)
-
-        found.append(scores(predict, data.test_pool, everything, size, device)[0].mean())
+    predictors = (algorithm.local_predictor(state, result) for result in replies.results)
+    found = [scores(predictor, data.test_pool, everything, size, device)[0].mean() for predictor in predictors]
     return client_record(np.array(found))
