@@ -5,9 +5,9 @@ written beside them (`accord.settings.Search`). What is given with --set is not 
 algorithm, setting and trial: more trials, or another setting, leave the others as they were.
 
 A trial is a run with the first seed in which validation data takes the place of the test data (evaluate.split), so
-no choice is made from a test. It is judged by the mean accuracy of its last evaluations; a personal method, or one
-without a global model, by the personal accuracy at the end. A trial that diverges, or draws what its
-method refuses, is worse than all others. The best is used for the runs, the earlier one of two equals.
+no choice is made from a test. It is judged by the mean accuracy over the last fifth of its rounds; a personal method,
+or one without a global model, by the personal accuracy at the end. A trial that diverges, or draws what its method
+refuses, is worse than all others. The best is used for the runs, the earlier one of two equals.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from accord.report.runs import read_metrics, read_summary
 
 KEY = Key(0)  # the same draws in every comparison
 HELD_OUT = 0.1  # of a client's training data, where the comparison itself has no validation data
-LAST = 5  # evaluations that judge a trial
+LAST = 0.2  # share of the rounds whose evaluations judge a trial
 ATTEMPTS = 50  # draws of one trial before its space is taken to be used up
 FAILED = "failed.txt"
 
@@ -195,9 +195,11 @@ def carry_out_trial(trial: Trial, work: Callable[[], object]) -> None:
 def score(trial: Trial) -> tuple[float, str]:
     """How good a trial was, and in what."""
     summary = read_summary(trial.folder)
-    accuracies = [record["accuracy"] for record in read_metrics(trial.folder) if "accuracy" in record]
+    first = math.floor((1 - LAST) * trial.config.rounds)  # the last round is always evaluated
+    records = [record for record in read_metrics(trial.folder) if record["round"] > first]
+    accuracies = [record["accuracy"] for record in records if "accuracy" in record]
     if accuracies and not is_personal(trial.config.algorithm.name):
-        return statistics.fmean(accuracies[-LAST:]), "accuracy"
+        return statistics.fmean(accuracies), "accuracy"
     if summary.get("personal_accuracy"):
         return float(summary["personal_accuracy"]["mean"]), "personal accuracy"
     raise ConfigError(
