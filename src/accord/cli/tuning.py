@@ -2,7 +2,8 @@
 
 Trial 0 has the settings as they are; the others draw `local.lr` and the algorithm's own settings from the ranges
 written beside them (`accord.settings.Search`). What is given with --set is not searched. Draws are addressed by
-algorithm, setting and trial: more trials, or another setting, leave the others as they were.
+setting and trial: more trials, or another setting, leave the others as they were, and all algorithms try the same
+learning rates.
 
 A trial is a run with the first seed in which validation data takes the place of the test data (evaluate.split), so
 no choice is made from a test. It is judged by the mean accuracy over the last fifth of its rounds; a personal method,
@@ -107,7 +108,7 @@ def _new(comparison: Comparison, algorithm: str, number: int, before: Sequence[T
     space = search_space(comparison, algorithm)
     for attempt in range(ATTEMPTS if number else 1):
         drawn = {
-            key: draw(setting, KEY.at(f"tune.{algorithm}.{key}", number, attempt))
+            key: draw(setting, KEY.at(_stream(algorithm, key), number, attempt))
             for key, setting in (space.items() if number else ())
         }
         trial = Trial(RunConfig(), number, drawn)
@@ -120,6 +121,11 @@ def _new(comparison: Comparison, algorithm: str, number: int, before: Sequence[T
         if all(replace(old.config, name="") != replace(config, name="") for old in before):
             return replace(trial, config=config)
     return None
+
+
+def _stream(algorithm: str, key: str) -> str:
+    """What all methods have (the learning rate) takes the same values for all, so that none has better luck with it."""
+    return f"tune.{algorithm}.{key}" if key.startswith("algorithm.") else f"tune.{key}"
 
 
 def _as_trial(comparison: Comparison, algorithm: str, number: int, texts: Sequence[str]) -> RunConfig:

@@ -83,7 +83,7 @@ class LocalConfig:
         "a short last batch: top it up, leave it out, or keep it; auto: fill with batch norm, else pad",
     ] = "auto"
     optimizer: Annotated[Literal["sgd", "adam", "adamw"], "started afresh in every round"] = "sgd"
-    lr: Annotated[float, POSITIVE, Search(0.002, 0.5, log=True), "learning rate in the first round"] = 0.05
+    lr: Annotated[float, POSITIVE, Search(0.005, 0.5, log=True), "learning rate in the first round"] = 0.05
     momentum: Annotated[float, PROPER_FRACTION, "momentum of sgd"] = 0.0
     nesterov: Annotated[bool, "Nesterov's form of momentum"] = False
     weight_decay: Annotated[float, NOT_NEGATIVE, "weight decay; decoupled with adamw"] = 0.0
