@@ -4,7 +4,7 @@
 
 Each run takes one core, or `--workers` of them. The folder is the one `accord compare` with the same settings uses:
 run that afterwards, on any machine, to print the table and draw the curves. Stopped runs go on when the command is
-given again.
+given again. `--tune N` and `--tune-rounds R` are compare's: all trials first, then the runs.
 """
 
 from __future__ import annotations
@@ -13,23 +13,38 @@ import argparse
 import os
 import time
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from accord.cli.planning import Entry, numbers, plan, words
+from accord.cli.planning import Comparison, Entry, Tuning, numbers, words
+from accord.cli.tuning import Trial, carry_out_trial, plan_study
 
 
 def carry_out(entry: Entry) -> str:
-    from accord.engine.run import resume, run
+    from accord.engine.run import Outcome, resume, run
+
+    def work() -> Outcome:
+        return resume(entry.folder) if entry.begun else run(entry.config)
 
     begin = time.perf_counter()
     try:
-        if not entry.finished:
-            outcome = resume(entry.folder) if entry.begun else run(entry.config)
-            accuracy = outcome.summary["accuracy"]
-            return f"{entry.label}: accuracy {accuracy}, {time.perf_counter() - begin:.0f} s"
+        if entry.finished:
+            return f"{entry.label}: finished before"
+        if isinstance(entry, Trial):
+            carry_out_trial(entry, work)
+            found = entry.failure or "finished"
+        else:
+            found = f"accuracy {work().summary['accuracy']}"
     except Exception:
         return f"{entry.label} FAILED\n{traceback.format_exc()}"
-    return f"{entry.label}: finished before"
+    return f"{entry.label}: {found}, {time.perf_counter() - begin:.0f} s"
+
+
+def carry_out_all(entries: Sequence[Entry], jobs: int) -> None:
+    # One process per run: a run that fails or leaks takes nobody with it.
+    with ProcessPoolExecutor(jobs, max_tasks_per_child=1) as pool:
+        for future in as_completed([pool.submit(carry_out, entry) for entry in entries]):
+            print(future.result(), flush=True)
 
 
 def main() -> None:
@@ -38,6 +53,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--algorithms", required=True)
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--tune", type=int)
+    parser.add_argument("--tune-rounds", type=int)
     parser.add_argument("--out", default="runs")
     parser.add_argument("--name")
     parser.add_argument("--set", action="append", default=[], dest="sets")
@@ -46,13 +63,18 @@ def main() -> None:
     sets.append("executor=" + ("sequential" if given.workers == 1 else "processes"))
     if given.name:
         sets.append(f"name={given.name}")
-    names = words(given.algorithms, "--algorithms")
-    entries = plan(None, sets, names, numbers(given.seeds, "--seeds"))
-    # One process per run: a run that fails or leaks takes nobody with it.
-    with ProcessPoolExecutor(given.jobs, max_tasks_per_child=1) as pool:
-        for future in as_completed([pool.submit(carry_out, entry) for entry in entries]):
-            print(future.result(), flush=True)
-    print(entries[0].folder.parent)
+    tuning = Tuning(given.tune, given.tune_rounds) if given.tune is not None else None
+    names, seeds = words(given.algorithms, "--algorithms"), numbers(given.seeds, "--seeds")
+    comparison = Comparison(None, sets, names, seeds, tuning)
+    chosen = None
+    if tuning is not None:
+        study = plan_study(comparison)
+        carry_out_all(study.trials, given.jobs)
+        chosen = study.chosen
+        for algorithm, choice in study.choices.items():
+            print(f"{algorithm}: {choice.words}", flush=True)
+    carry_out_all(comparison.entries(chosen), given.jobs)
+    print(comparison.folder)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""Print the README's table of methods from the registry: what each is, and the code lines of its file.
+"""Print tables of the methods from the registry.
 
-python scripts/method_table.py
+python scripts/method_table.py            # README: what each is, and the code lines of its file
+python scripts/method_table.py --lines    # docs/methods.md: its file, and with all parts and rules it imports
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import io
+import sys
 import tokenize
+from types import ModuleType
 
 from accord import algorithms
 from accord.config.catalog import summary
@@ -40,17 +44,40 @@ def code_lines(source: str) -> int:
     return len(lines - docs)
 
 
+def imported(module: ModuleType, seen: set[str]) -> set[str]:
+    """The module and all it imports, directly or not, from the folders that hold methods, parts and rules."""
+    seen.add(module.__name__)
+    for value in vars(module).values():
+        home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        folder = str(home).rpartition(".")[0]
+        if folder in ("accord.algorithms", "accord.parts", "accord.aggregate") and home not in seen:
+            imported(sys.modules[str(home)], seen)
+    return seen
+
+
+def own_lines(module: ModuleType) -> int:
+    """Code lines of one file."""
+    return code_lines(inspect.getsource(module))
+
+
 def main() -> None:
     """One table."""
-    print("| method | what it does | code lines of its file |\n|---|---|---|")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", action="store_true")
+    lines = parser.parse_args().lines
+    second = "its file | with what it imports" if lines else "what it does | code lines of its file"
+    print(f"| method | {second} |\n|---|---|---|")
     for title, factories in GROUPS.items():
         print(f"| **{title}** | | |")
         for factory in factories:
             module = inspect.getmodule(factory)
             assert module is not None
-            print(
-                f"| `{factory.__name__}` | {summary('algorithm', factory)} | {code_lines(inspect.getsource(module))} |"
-            )
+            own = own_lines(module)
+            if lines:
+                everything = sum(own_lines(sys.modules[name]) for name in imported(module, set()))
+                print(f"| `{factory.__name__}` | {own} | {everything} |")
+            else:
+                print(f"| `{factory.__name__}` | {summary('algorithm', factory)} | {own} |")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -17,6 +18,7 @@ from accord.algorithms.feddecorr import feddecorr
 from accord.algorithms.fedntd import fedntd
 from accord.algorithms.fedprox import fedprox
 from accord.algorithms.mixup import mixup
+from accord.config import load_config
 from accord.config.schema import settings_of
 from accord.core.optim import Adam
 from accord.core.task import Part
@@ -143,3 +145,26 @@ def test_every_part_explains_its_settings() -> None:
         for setting in settings_of(PARTS[name]).values():
             assert setting.doc
             assert setting.bounds is None or setting.default in setting.bounds
+
+
+def test_parts_alone_choose_compose(tmp_path: Path) -> None:
+    parts = 'algorithm.parts=["fedcm: alpha=0.2", "mixup"]'
+    config = load_config(None, [parts])
+    assert config.algorithm.name == "compose"
+    assert config.algorithm.options["parts"] == ("fedcm: alpha=0.2", "mixup")
+    assert load_config(None, ["algorithm.parts=[fedcm, mixup]"]).algorithm.options["parts"] == ("fedcm", "mixup")
+    file = tmp_path / "a.toml"
+    file.write_text('[algorithm]\nparts = ["mixup"]\n')
+    assert load_config(file).algorithm.name == "compose"
+    assert load_config(None, [parts, "algorithm.name=compose"]) == config
+
+
+@pytest.mark.parametrize("sets", [["algorithm.name=fedavg"], ["algorithm.name=fedprox", "algorithm.mu=1"]])
+def test_a_name_that_was_chosen_is_not_overruled(sets: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"algorithm\.parts belongs to the algorithm compose, not to fed"):
+        load_config(None, [*sets, 'algorithm.parts=["mixup"]'])
+
+
+def test_other_methods_settings_beside_parts_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algorithm\.mu: unknown key of the algorithm compose"):
+        load_config(None, ["algorithm.mu=0.1", 'algorithm.parts=["mixup"]'])

@@ -102,11 +102,11 @@ class TestEveryPartition:
     @pytest.mark.parametrize(
         ("name", "bad", "message"),
         [
-            ("dirichlet", {"alpha": 0}, "alpha is 0, but must be at least 1e-06"),
+            ("dirichlet", {"alpha": 0}, "alpha = 0: must be at least 1e-06"),
             ("dirichlet", {"alpha": -0.5}, "must be at least"),
             ("dirichlet", {"alpha": float("nan")}, "finite number"),
             ("dirichlet", {"alpha": float("inf")}, "finite number"),
-            ("dirichlet", {"alpha": "0.5"}, "finite number"),
+            ("dirichlet", {"alpha": "0.5"}, "a number; write it without quotes"),
             ("dirichlet", {"min_size": 0}, "at least 1"),
             ("dirichlet", {"min_size": 2.5}, "whole number"),
             ("dirichlet", {"balance": 1}, "true or false"),
@@ -114,7 +114,7 @@ class TestEveryPartition:
             ("lda", {"alpha": 0.0}, "at least"),
             ("class_shards", {"shards_per_class": 0}, "at least 1"),
             ("sorted_shards", {"shards_per_client": True}, "whole number"),
-            ("label_split", {"groups": "thirds"}, "Allowed: even_odd, halves"),
+            ("label_split", {"groups": "thirds"}, "one of even_odd, halves"),
             ("quantity", {"law": "powr"}, "Did you mean 'power'"),
             ("quantity", {"spread": 11}, "at most 10"),
             ("iid", {"alpha": 1}, "It has no settings"),

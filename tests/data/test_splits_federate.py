@@ -129,7 +129,7 @@ class TestRefusals:
         [
             ({"clients": 0}, "clients must be"),
             ({"partition": "dirichle"}, "Did you mean 'dirichlet'"),
-            ({"partition_settings": {"alpha": -1}}, "alpha is -1"),
+            ({"partition_settings": {"alpha": -1}}, "alpha = -1"),
             ({"partition_settings": {"clients": 3}}, "has no setting 'clients'"),
             ({"partition_settings": {"rng": 3}}, "has no setting 'rng'"),
             ({"transform": "rotation"}, "Did you mean 'rotate'"),
@@ -138,7 +138,7 @@ class TestRefusals:
             ({"test": "natural"}, "belongs to partition = 'natural'"),
             ({"holdout": 1.0}, "below 1"),
             ({"validation": -0.1}, "at least 0"),
-            ({"validation": True}, "finite number"),
+            ({"validation": True}, "must be a number"),
             ({"unseen": 4}, "leave none to train"),
             ({"limit": 0}, "limit must be"),
             ({"limit": 1.5}, "limit must be"),

@@ -208,7 +208,7 @@ class TestFactories:
             ("rotate", {"seed": 15}, "has no setting 'seed'"),
             ("rotate", {"count": 0}, "at least 1"),
             ("rotate", {"step": float("nan")}, "finite"),
-            ("rotate", {"per": "pixel"}, "Allowed: client, image"),
+            ("rotate", {"per": "pixel"}, "one of client, image"),
             ("rotate", {"concentration": 0}, "at least"),
             ("permute", {"environments": 0}, "at least 1"),
             ("permute", {"keep_first": "yes"}, "true or false"),

@@ -223,3 +223,30 @@ def test_fedavg_beats_chance_and_local_training_on_skewed_digits(tmp_path: Path)
     assert federated > 0.5
     assert both["local"].summary["accuracy"] is None
     assert federated > both["local"].metrics[-1]["local_on_global"]["mean"] + 0.2
+
+
+def test_judged_on_validation_data_the_test_data_is_out_of_sight(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = torch.tensor(rng.integers(0, 3, 60))
+    x = torch.tensor(rng.normal(size=(60, 4)) + np.asarray(y)[:, None], dtype=torch.float32)
+    test = Pool(-5 * x, (y + 1) % 3)  # nothing like the rest: a number from it could not be right
+    held: list[Any] = [range(0, 6), range(30, 36)]
+    data = FederatedData(
+        "own", Pool(x, y), test, 3, Groups.of([range(6, 30), range(36, 60)]), Groups.of(held), Groups.of([[0], [1]])
+    )
+    sets = ["clients.count=0", "clients.fraction=1.0", "evaluate.split=validation", "partition.validation=0.2"]
+    outcome = accord.run(config(tmp_path, *sets, "evaluate.personal=true"), data=data)
+    seen = [*held[0], *held[1]]
+    assert outcome.model is not None
+    right = (outcome.model(x[seen]).argmax(1) == y[seen]).double()
+    assert outcome.summary["accuracy"] == pytest.approx(right.mean().item())
+    assert outcome.summary["split"] == "validation"
+    clients = outcome.metrics[-1]["clients"]
+    assert sorted([clients["best"], clients["worst"]]) == pytest.approx(
+        sorted([right[:6].mean().item(), right[6:].mean().item()])
+    )
+    assert outcome.summary["personal_accuracy"]["clients"] == 2
+    with pytest.raises(ConfigError, match=r"partition\.validation above 0"):
+        config(tmp_path, "evaluate.split=validation")
+    with pytest.raises(DataError, match="no client has validation data"):
+        accord.run(config(tmp_path, *sets), data=own_data(x, y, [range(30), range(30, 60)]))

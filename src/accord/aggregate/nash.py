@@ -78,7 +78,7 @@ class Nash:
 
     `scale`, the length of the step: `sum`, p / sum(p), a convex combination as FedAvg's; `avg-norm`, as long as
     FedAvg's step; `radius`, a given length (0: the number of clients); `raw`, sqrt(K).
-    Rounds with and without an agreement are counted in the state, in the tree `<tree>.nash`.
+    Rounds with and without an agreement are counted in the state, in the tree `<tree>.nash`, and reported.
     """
 
     also: tuple[str, ...] = ()
@@ -90,6 +90,10 @@ class Nash:
         """The counters."""
         zero = torch.zeros((), dtype=torch.int64)
         return {f"{tree}.nash": {"agreed": zero, "fallbacks": zero.clone()}}
+
+    def report(self, state: State, tree: str) -> dict[str, float]:
+        """The counters so far."""
+        return {f"nash_{name}": int(count) for name, count in state[f"{tree}.nash"].items()}
 
     def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
         """The bargain's step, or FedAvg's when there is no agreement."""

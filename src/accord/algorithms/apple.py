@@ -31,7 +31,7 @@ from accord.core.model import Model, Out
 from accord.core.optim import Optimizer
 from accord.core.task import Corner, LocalTraining, Part, View
 from accord.core.tensors import Tree, Trees
-from accord.core.types import Batch, Carry, Job, Replies, State, World
+from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
 from accord.parts.bounds import one_of, within
 from accord.parts.losses import CrossEntropy
 from accord.settings import FRACTION, NOT_NEGATIVE, Range, Search
@@ -159,6 +159,12 @@ class _Apple(Method):
     def predictor(self, state: State) -> Predictor | None:
         """There is no global model."""
         return None
+
+    def local_predictor(self, state: State, result: Result) -> Predictor:
+        """The client's mixture of the core models as they are after the round."""
+        relation, buffers = result.memory[RELATION][RELATION], self.with_own(state, result)["buffers"]
+        mixed = {name: torch.tensordot(relation, cores, 1) for name, cores in state["cores"].items()}
+        return lambda x: self.model.reference(mixed, buffers, x)
 
 
 def apple(

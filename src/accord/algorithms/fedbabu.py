@@ -9,8 +9,8 @@ arXiv 2106.06042.
                  head alone, "all": the whole model) and is judged with it
 
 Sent: the body up, the whole model down. Nothing is kept by the client. The global model is the averaged body under
-the first head. Accuracy before fine-tuning is the global model's on the clients' own test data; after it, the
-personal accuracy. Fine-tuning starts from the model of this round's message and is thrown away: nothing of it is
+the first head. Personal accuracy before is the received model's on the client's own test data, after it the fine-tuned
+one's. Fine-tuning starts from the model of this round's message and is thrown away: nothing of it is
 trained on or sent, and it is skipped where personal accuracy is not measured.
 Defaults: 5 epochs of the whole model with the round's learning rate and the shared local optimizer (a fresh state),
 batch size and clipping; 0 epochs judge the received model itself. Its batches are the client's samples in their own
@@ -69,6 +69,10 @@ class FineTuned(Part):
                 grads = clip_by_norm(grads, self.clip) if self.clip else grads
                 self.optimizer.update(moving, grads, state, job.info["lr"])
         return params, buffers
+
+    def judged_before(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree]:
+        """The received model."""
+        return job.shared["model"], job.shared["buffers"]
 
 
 def fedbabu(

@@ -35,7 +35,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Literal
 
-import torch
 from torch import Tensor
 
 from accord.aggregate import EMA, Mean
@@ -43,8 +42,8 @@ from accord.aggregate.mean import Weighting
 from accord.core.algorithm import Aggregator, Method, Predictor, Setup
 from accord.core.model import Model, Out
 from accord.core.task import Corner, LocalTraining, Part
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Batch, Carry, Job, Replies, State, World
+from accord.core.tensors import Trees
+from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
 from accord.errors import ConfigError
 from accord.models.network import Shape
 from accord.parts.bounds import within
@@ -129,7 +128,7 @@ class Fusion(Part):
 class FusionTraining(LocalTraining):
     """Local training whose personal accuracy is that of the fused network, with the received model as E_g."""
 
-    def _personal_accuracy(self, job: Job, carry: Carry) -> Tree:
+    def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
         fusion = carry["train"].get("fusion", job.shared["fusion"])
         received, trained = global_maps(self.model, job), (carry["train"]["model"], carry["buffers"])
 
@@ -137,9 +136,7 @@ class FusionTraining(LocalTraining):
             maps = received(x)
             return self.model.reference(*trained, x, lambda own: fuse(fusion, own, maps)).logits
 
-        labels = job.data.test_y
-        correct = (in_chunks(logits, job.data.test_x).argmax(1) == labels).sum().double()
-        return {"personal_correct": correct, "personal_examples": torch.full_like(correct, len(labels))}
+        return (in_chunks(logits, job.data.test_x).argmax(1) == job.data.test_y).sum().double()
 
 
 @dataclass(frozen=True)
@@ -160,6 +157,10 @@ class FusionMethod(Method):
             return model.reference(*now, x, lambda own: fuse(fusion, own, own))
 
         return prev if self.evaluate == "prev" else same
+
+    def local_predictor(self, state: State, result: Result) -> Predictor:
+        """The client's network and operator, fused as the global ones are: with the received model, or itself."""
+        return self.predictor(self.with_own(state, result))
 
 
 def fedfusion(

@@ -41,8 +41,7 @@ from accord.core.task import Corner, LocalTraining, Part
 from accord.core.tensors import Trees, zeros_like
 from accord.core.types import Batch, Carry, ClientData, Exchange, Job, Replies, State, World
 from accord.errors import ConfigError
-from accord.parts.bounds import within
-from accord.parts.counts import whole
+from accord.parts.bounds import whole, within
 from accord.parts.giving import HandOver, KeptSamples
 from accord.parts.losses import CrossEntropy
 from accord.parts.turns import Turns, taking_turns

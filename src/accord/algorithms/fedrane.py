@@ -12,7 +12,7 @@ gne = false its w/o-GNE (average by samples); without both it is FedAvg.
 
 Sent: the model and the tree `relations` (3 D^2 numbers a hop) down and up; n_k up. Reveals what FedAvg does. All
 uploaded parameters bargain together; buffers are averaged by samples. Rounds without an agreement take FedAvg's
-step and are counted in the state (`model.nash`).
+step and are counted: `server.nash_fallbacks` in metrics.jsonl.
 
 A prediction depends on the rest of the batch. `evaluation` says what is judged with a sample: `batch`, the other
 samples of a graph of `graph_size`, mixed by a fixed shuffle within each batch of the evaluation (accuracy depends on
@@ -40,13 +40,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, get_args
 
-import torch
+from torch import Tensor
 
 from accord.aggregate.mean import Mean, Weighting
 from accord.aggregate.nash import Nash, Scale
 from accord.core.algorithm import Aggregator, Method, Predictor, Setup
 from accord.core.task import LocalTraining, Part
-from accord.core.tensors import Trees
 from accord.core.types import Carry, Job, Result, State
 from accord.errors import ConfigError
 from accord.parts.bounds import one_of, whole, within
@@ -67,33 +66,30 @@ class RelationalTraining(LocalTraining):
     evaluation: Evaluation = "batch"
     graph_size: int = 128
 
-    def finish(self, job: Job, carry: Carry) -> Result:
-        """As any training, but for the personal accuracy."""
-        data = job.data
-        if self.evaluation == "none" or not len(data.test_y):
-            return super().finish(job, carry)
-        untested = data._replace(test_x=data.test_x[:0], test_y=data.test_y[:0])
-        result = super().finish(job._replace(data=untested), carry)
-        trees: Trees = {**carry["train"], "buffers": carry["buffers"]}
+    def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
+        if self.evaluation == "none":
+            return super()._personal_correct(job, carry, before=before)
+        data, trees = job.data, {**carry["train"], "buffers": carry["buffers"]}
         if self.evaluation == "batch":
             out = self.relations.together(self.model, trees, data.test_x, self.graph_size)
         else:
             out = self.relations.supported(self.model, trees, data.test_x, data.x, self.graph_size)
-        correct = (out.logits.argmax(1) == data.test_y).sum().double()
-        tested = torch.full_like(correct, len(data.test_y))
-        metrics = {**result.metrics, "personal_correct": correct, "personal_examples": tested}
-        return result._replace(metrics=metrics)
+        return (out.logits.argmax(1) == data.test_y).sum().double()
 
 
 @dataclass(frozen=True)
 class FedRANE(Method):
     """The usual method, its global model judged with a graph."""
 
-    def predictor(self, state: State) -> Predictor | None:
+    def predictor(self, state: State) -> Predictor:
         """The model with the module between its features and its head."""
         task = self.local
         assert isinstance(task, RelationalTraining)
         return lambda x: task.relations.together(task.model, state, x, task.graph_size)
+
+    def local_predictor(self, state: State, result: Result) -> Predictor:
+        """The client's model with its own module."""
+        return self.predictor(self.with_own(state, result))
 
 
 def fedrane(

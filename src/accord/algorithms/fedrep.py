@@ -26,7 +26,7 @@ import numpy as np
 from accord.aggregate import Mean
 from accord.algorithms.fedper import personal_head
 from accord.core.algorithm import Method, Setup
-from accord.parts.counts import whole
+from accord.parts.bounds import whole
 from accord.parts.losses import CrossEntropy
 from accord.parts.turns import Turns, taking_turns
 from accord.settings import AtLeast, Search

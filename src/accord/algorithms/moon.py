@@ -34,9 +34,8 @@ from accord.core.task import Corner, Part, View
 from accord.core.tensors import Tree, Trees
 from accord.core.types import Carry, Job, State, World
 from accord.errors import ConfigError
-from accord.parts.bounds import within
+from accord.parts.bounds import whole, within
 from accord.parts.contrast import contrast
-from accord.parts.counts import whole
 from accord.parts.frozen import gathered, in_chunks
 from accord.parts.losses import weighted_mean
 from accord.parts.mlp import init_mlp, mlp

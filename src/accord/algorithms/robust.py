@@ -28,8 +28,7 @@ from typing import Annotated
 from accord.aggregate import Mean
 from accord.aggregate.robust import Krum, Median, NormClip, TrimmedMean
 from accord.core.algorithm import Aggregator, Method, Setup
-from accord.parts.bounds import within
-from accord.parts.counts import whole
+from accord.parts.bounds import whole, within
 from accord.parts.losses import CrossEntropy
 from accord.settings import POSITIVE, AtLeast, Range, Search
 

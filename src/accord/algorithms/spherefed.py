@@ -20,23 +20,21 @@ round goes on from W. Personal accuracy is the trained body's under W. Needs as 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from accord.aggregate import Mean
 from accord.core.algorithm import Method, Predictor, Setup, put
-from accord.core.model import Model
-from accord.core.plan import Plan
 from accord.core.task import Part, View
 from accord.core.tensors import Trees
-from accord.core.types import Batch, Carry, Exchange, Job, Replies, Result, State, World
+from accord.core.types import Exchange, Job, Replies, State, World
 from accord.parts.bounds import one_of, within
 from accord.parts.frozen import in_chunks
 from accord.parts.losses import weighted_mean
+from accord.parts.measuring import Question
 from accord.parts.mixing import soft_labels
 from accord.parts.orthonormal import SHORTEST, FixedHead, orthonormal_head
 from accord.settings import POSITIVE, Search
@@ -56,35 +54,16 @@ class SquaredError(Part):
 
 
 @dataclass(frozen=True)
-class Moments:
-    """A client program that trains nothing: V_k and U_k of the received model, in float64."""
+class Moments(Question):
+    """V_k and U_k of the received model, in float64."""
 
-    model: Model
-    plan: Plan = Plan(epochs=0)  # noqa: RUF009 - frozen, so it can be shared
-
-    def first_memory(self, job: Job) -> Trees:
-        """Nothing to remember."""
-        return {}
-
-    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
-        """No chance involved."""
-        return {}
-
-    def begin(self, job: Job) -> Carry:
-        """No steps will follow."""
-        return {}
-
-    def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
-        """Not reached: the plan has no steps."""
-        return carry
-
-    def finish(self, job: Job, carry: Carry) -> Result:
+    def answer(self, job: Job) -> Trees:
         """One pass over all samples."""
         received, buffers = job.shared["model"], job.shared["buffers"]
         features = in_chunks(lambda x: self.model.reference(received, buffers, x).features, job.data.x)
         unit = functional.normalize(features, dim=-1, eps=SHORTEST).double()
         labels = soft_labels(job.data.y, job.data.num_classes, unit)
-        return Result({"moments": {"U": unit.mT @ labels, "V": unit.mT @ unit}}, {}, {})
+        return {"moments": {"U": unit.mT @ labels, "V": unit.mT @ unit}}
 
 
 @dataclass(frozen=True)

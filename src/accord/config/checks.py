@@ -132,6 +132,13 @@ def _newcomers_exist(config: RunConfig) -> str:
     return ""
 
 
+@_on("evaluate.split", "partition.validation")
+def _validation_data_exists(config: RunConfig) -> str:
+    if config.evaluate.split == "validation" and not config.partition.validation:
+        return "evaluate.split = 'validation' needs validation data: set partition.validation above 0, such as 0.1"
+    return ""
+
+
 @_on("partition.test", "partition.name")
 def _natural_tests_need_natural_clients(config: RunConfig) -> str:
     if config.partition.test == "natural" and config.partition.name != "natural":

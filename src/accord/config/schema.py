@@ -46,6 +46,7 @@ class Chosen:
     """Base of the sections whose keys depend on their `name`."""
 
     kind: ClassVar[str]
+    implied: ClassVar[Mapping[str, str]] = {}  # keys that say which name is meant where none is given
 
 
 @dataclass
@@ -165,6 +166,9 @@ class _Reader:
                 self._value(setting, given[name], prefix + name, values)
         rest = {str(key): value for key, value in given.items() if key not in settings}
         if issubclass(cls, Chosen):
+            meant = [name for key, name in cls.implied.items() if key in rest and "name" not in given]
+            if meant:
+                values["name"] = meant[0]
             name = values.get("name", settings["name"].default)
             values["options"] = self._options(cls, name, rest, prefix)
         else:
@@ -203,6 +207,10 @@ class _Reader:
                 full = prefix + setting.name
                 self.problems.add(full, f"{full} is required by the {cls.kind} {name}: {setting.allowed}")
         unknown = {k: v for k, v in given.items() if k not in settings}
+        for word in set(unknown) & set(cls.implied):
+            full, whose = prefix + word, cls.implied[word]
+            self.problems.add(full, f"{full} belongs to the {cls.kind} {whose}, not to {name}: set {key}={whose}")
+            del unknown[word]
         self._unknown(unknown, prefix, [*settings_of(cls), *settings], f" of the {cls.kind} {name}")
         return values
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from accord.config.schema import Chosen
-from accord.settings import FRACTION, NOT_NEGATIVE, POSITIVE, PROPER_FRACTION, AtLeast, Range
+from accord.settings import FRACTION, NOT_NEGATIVE, POSITIVE, PROPER_FRACTION, AtLeast, Range, Search
 
 Options = Mapping[str, Any]
 
@@ -66,6 +66,7 @@ class AlgorithmConfig(Chosen):
     """Which federated method."""
 
     kind: ClassVar[str] = "algorithm"
+    implied: ClassVar[Mapping[str, str]] = {"parts": "compose"}
     name: Annotated[str, "the federated method; `accord list algorithms`"] = "fedavg"
     options: Options = field(default_factory=dict)
 
@@ -82,7 +83,7 @@ class LocalConfig:
         "a short last batch: top it up, leave it out, or keep it; auto: fill with batch norm, else pad",
     ] = "auto"
     optimizer: Annotated[Literal["sgd", "adam", "adamw"], "started afresh in every round"] = "sgd"
-    lr: Annotated[float, POSITIVE, "learning rate in the first round"] = 0.05
+    lr: Annotated[float, POSITIVE, Search(0.005, 0.5, log=True), "learning rate in the first round"] = 0.05
     momentum: Annotated[float, PROPER_FRACTION, "momentum of sgd"] = 0.0
     nesterov: Annotated[bool, "Nesterov's form of momentum"] = False
     weight_decay: Annotated[float, NOT_NEGATIVE, "weight decay; decoupled with adamw"] = 0.0
@@ -120,6 +121,10 @@ class EvaluateConfig:
     """What is measured, and how often."""
 
     every: Annotated[int, AtLeast(1), "rounds between two evaluations; the last round always has one"] = 1
+    split: Annotated[
+        Literal["test", "validation"],
+        "what is judged on; validation: it takes the place of the test data, which nobody looks at",
+    ] = "test"
     clients: Annotated[bool, "accuracy of the global model on each client's test data"] = True
     personal: Annotated[bool, "accuracy of the clients' own models on their own test data"] = False
     local_on_global: Annotated[bool, "accuracy of the clients' own models on the whole test set"] = False

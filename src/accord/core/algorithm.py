@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -13,7 +13,7 @@ from accord.core.optim import Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.task import LocalTraining, Part, Task, check_parts
 from accord.core.tensors import Tree, Trees, ordered_trees
-from accord.core.types import Exchange, Replies, State, World
+from accord.core.types import Exchange, Replies, Result, State, World
 
 Predictor = Callable[[Tensor], Out]
 
@@ -27,6 +27,15 @@ class Aggregator(Protocol):
 
     def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
         """The trees of the state that change."""
+        ...
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """An aggregator that keeps numbers worth reading after every round."""
+
+    def report(self, state: State, tree: str) -> dict[str, float]:
+        """Those numbers by name."""
         ...
 
 
@@ -72,8 +81,16 @@ class Algorithm(Protocol):
         """What every client of the `train` task receives."""
         ...
 
+    def metrics(self, state: State) -> dict[str, float]:
+        """Numbers of the server's own for the round's record."""
+        ...
+
     def predictor(self, state: State) -> Predictor | None:
         """The global model as a function of inputs; None when the method has none."""
+        ...
+
+    def local_predictor(self, state: State, result: Result) -> Predictor:
+        """The model one client came to in the round that led to `state`."""
         ...
 
     def export(self, state: State) -> nn.Module | None:
@@ -142,11 +159,32 @@ class Method:
             new.update(part.update(state, replies, world))
         return ordered_trees(new)
 
+    def metrics(self, state: State) -> dict[str, float]:
+        """What the aggregators report."""
+        found: dict[str, float] = {}
+        for tree, rule in self.aggregate.items():
+            if isinstance(rule, Reporting):
+                found |= rule.report(state, tree)
+        return found
+
     def predictor(self, state: State) -> Predictor | None:
         """The averaged model, unless some of it never leaves the clients."""
         if self.local.personal & set(self.model.head_names):
             return None
         return lambda x: self.model.reference(state["model"], state["buffers"], x)
+
+    def local_predictor(self, state: State, result: Result) -> Predictor:
+        """The client's trained model by itself."""
+        own = self.with_own(state, result)
+        return lambda x: self.model.reference(own["model"], own["buffers"], x)
+
+    def with_own(self, state: State, result: Result) -> State:
+        """The state with what a client trained, sent or kept, in the place of the server's."""
+        own = {**result.reply["model"], **result.reply["buffers"], **result.memory.get("personal", {})}
+        trees = {name: tree for name, tree in result.reply.items() if name in state}
+        for name in ("model", "buffers"):
+            trees[name] = {leaf: own.get(leaf, t) for leaf, t in state[name].items()}
+        return {**state, **trees}
 
     def export(self, state: State) -> nn.Module | None:
         """The averaged model, if it is what the method is judged by (a method that predicts otherwise says so)."""

@@ -129,6 +129,10 @@ class Part:
         """Parameters and buffers of the personal model, if this part keeps one."""
         return None
 
+    def judged_before(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree] | None:
+        """The same before the first step, for a part whose `judged` does more than look into the carry."""
+        return self.judged(model, job, carry)
+
 
 Forward = Callable[[Model, Job, Carry, Trees, Batch], Out]
 
@@ -198,6 +202,8 @@ class LocalTraining:
         }
         for part in self.parts:
             carry[part.name] = part.begin(self.model, job)
+        if len(job.data.test_y):
+            carry["metrics"]["personal_before"] = self._personal_correct(job, carry, before=True)
         return carry
 
     def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
@@ -252,18 +258,18 @@ class LocalTraining:
             memory.update(part_memory)
         metrics = {**carry["metrics"], "steps": job.info["steps"].double()}
         if len(job.data.test_y):
-            metrics.update(self._personal_accuracy(job, carry))
+            correct = self._personal_correct(job, carry, before=False)
+            metrics["personal_correct"] = correct
+            metrics["personal_examples"] = torch.full_like(correct, len(job.data.test_y))
         return Result(ordered_trees(reply), ordered_trees(memory), metrics)
 
-    def _personal_accuracy(self, job: Job, carry: Carry) -> Tree:
-        judged = [m for part in self.parts if (m := part.judged(self.model, job, carry)) is not None]
+    def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
+        """How many of its own test samples the client's model gets right, before the first step or after the last."""
+        found = [(p.judged_before if before else p.judged)(self.model, job, carry) for p in self.parts]
+        judged = [one for one in found if one is not None]
         params, buffers = judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
         logits = self.model.reference(params, buffers, job.data.test_x).logits
-        correct = (logits.argmax(1) == job.data.test_y).sum().double()
-        return {
-            "personal_correct": correct,
-            "personal_examples": torch.full_like(correct, len(job.data.test_y)),
-        }
+        return (logits.argmax(1) == job.data.test_y).sum().double()
 
 
 def check_parts(parts: Sequence[Part]) -> tuple[Part, ...]:

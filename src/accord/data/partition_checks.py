@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from accord.config.schema import settings_of
+from accord.config.values import Misfit, fit, show
 from accord.data.federated import Dataset, Index, Pool
 from accord.errors import ConfigError, DataError, nearest
-from accord.settings import Range
 
 
 def check_settings(what: str, factory: Callable[..., object], settings: Mapping[str, object]) -> None:
-    """Hold `settings` against the keyword-only arguments of `factory`: names, types and ranges."""
-    parameters = inspect.signature(factory).parameters.values()
-    allowed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    hints = get_type_hints(factory, include_extras=True)
+    """Hold `settings` against those of `factory`, by the rules a configuration file is held to."""
+    known = settings_of(factory)
     for name, value in settings.items():
-        if name not in allowed:
-            known = f"Allowed: {', '.join(allowed)}." if allowed else "It has no settings."
-            raise ConfigError(f"{what} has no setting {name!r}.{nearest(name, allowed)} {known}")
-        check_value(f"{what}: {name}", value, hints[name])
-
-
-def check_value(what: str, value: object, hint: object) -> None:
-    """Check one value against an annotation such as `Annotated[float, Range(above=0), "doc"]`."""
-    base, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if get_origin(base) is Literal:
-        words = [str(word) for word in get_args(base)]
-        if not isinstance(value, str) or value not in words:
-            hint_text = nearest(value, words) if isinstance(value, str) else ""
-            raise ConfigError(f"{what} is {value!r}.{hint_text} Allowed: {', '.join(words)}.")
-        return
-    if base is bool and not isinstance(value, bool | np.bool_):
-        raise ConfigError(f"{what} must be true or false, not {value!r}")
-    if base is int and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
-        raise ConfigError(f"{what} must be a whole number, not {value!r}")
-    if base is float and not is_finite_number(value):
-        raise ConfigError(f"{what} must be a finite number, not {value!r}")
-    if isinstance(value, int | float | np.integer | np.floating):
-        for bounds in extras:
-            if isinstance(bounds, Range) and float(value) not in bounds:
-                raise ConfigError(f"{what} is {value}, but must be {bounds}")
+        if name not in known:
+            allowed = f"Allowed: {', '.join(known)}." if known else "It has no settings."
+            raise ConfigError(f"{what} has no setting {name!r}.{nearest(name, known)} {allowed}")
+        try:
+            fit(known[name].type, value.item() if isinstance(value, np.generic) else value, known[name].bounds)
+        except Misfit as misfit:
+            raise ConfigError(f"{what}: {name} = {show(value)}: {misfit}") from None
 
 
 def is_finite_number(value: object) -> bool:

@@ -17,7 +17,7 @@ from accord.core.model import Model
 from accord.core.optim import SGD, Adam, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.data.datasets import load_dataset
-from accord.data.federate import federate
+from accord.data.federate import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
 from accord.errors import ConfigError, DataError
 from accord.models import MODELS
@@ -79,6 +79,21 @@ def pooled(data: FederatedData) -> FederatedData:
         raise ConfigError("algorithm centralized cannot pool clients that see transformed inputs: set transform none")
     one, none = Groups.of([union]), Groups.of([[]])
     return replace(data, train=one, validation=none, test=none, unseen=frozenset())
+
+
+def judged_on_validation(data: FederatedData) -> FederatedData:
+    """The validation samples in place of the test data, so that no choice made from the numbers has seen a test."""
+    members = [k for k in range(len(data)) if k not in data.unseen]
+    held = np.sort(np.concatenate([data.validation[k] for k in members]))
+    if not len(held):
+        raise DataError(
+            "no client has validation data: raise partition.validation, or use fewer clients, so that a client's "
+            "share is at least one sample"
+        )
+    nothing = Groups.of([[]] * len(data))
+    return replace(
+        data, test_pool=subset(data.train_pool, held), test=data.validation, test_from="train", validation=nothing
+    )
 
 
 def choose_device(name: str) -> torch.device:

@@ -27,6 +27,7 @@ from accord.engine.build import (
     check_data,
     choose_device,
     fits,
+    judged_on_validation,
     pooled,
 )
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
@@ -40,7 +41,7 @@ from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
 from accord.engine.summary import measure_drift, measure_local_models, personal_record, summarise
 from accord.engine.unseen import check_unseen, unseen_curve
-from accord.errors import CheckpointError
+from accord.errors import CheckpointError, ConfigError
 from accord.observe import Observer
 
 Record = dict[str, Any]
@@ -100,6 +101,8 @@ class _Federation:
         self.device = choose_device(config.device)
         self.data = data if isinstance(data, FederatedData) else build_data(config, data)
         check_data(self.data)
+        if config.evaluate.split == "validation":
+            self.data = judged_on_validation(self.data)
         self.model = build_model(config, self.data, network, self.device)
         self.algorithm: Algorithm = build_algorithm(config, build_setup(config, self.data, self.model))
         self.train_data = pooled(self.data) if self.algorithm.pools_data else self.data
@@ -123,6 +126,8 @@ class _Federation:
             pays = self.device.type == "cpu" and can_fork() and len(self.members) > 1 and cores() > 1
             name = "batched" if self.device.type == "cuda" else "processes" if pays else "sequential"
         if name == "batched":
+            if self.device.type != "cuda":
+                raise ConfigError("executor = 'batched' needs a GPU, and torch sees none here: use executor = 'auto'")
             return Batched(site, tasks, done)
         if name == "processes":
             return Processes(site, tasks, self.config.workers, done)
@@ -145,7 +150,8 @@ class _Federation:
             logs.note(f"checkpoint passed over: {reason}")
         executor = self.executor(client_done)  # forked before any observer starts a thread
         try:
-            state = self._first_state(snapshot, store, executor)
+            start = self._exchange(executor, store, 0)
+            state = self._first_state(snapshot, store, start)
             first = snapshot.round if snapshot else 0
             for observer in observers:
                 observer.started(config, folder, config.rounds, first)
@@ -159,7 +165,9 @@ class _Federation:
                 clock.lap("train")
                 for observer in observers:
                     observer.phase(round + 1, "evaluate")
-                record = self._round_record(round, replies, exchange)
+                record = self._round_record(round, replies, exchange, start)
+                if reported := algorithm.metrics(new_state):
+                    record["server"] = reported
                 record |= self._evaluation(round, state, new_state, replies)
                 clock.lap("evaluate")
                 state = new_state
@@ -181,13 +189,13 @@ class _Federation:
             observer.ended(summary)
         return Outcome(algorithm.export(state), logs.read("metrics"), summary, folder)
 
-    def _first_state(self, snapshot: Snapshot | None, store: ClientStore, executor: Executor) -> State:
+    def _first_state(self, snapshot: Snapshot | None, store: ClientStore, exchange: LocalExchange) -> State:
         if snapshot is not None:
             store.restore(snapshot.clients)
             return to_device(snapshot.state, self.device)
         world = self.world(0)
         state = to_device(self.algorithm.init(world), self.device)
-        return self.algorithm.start(state, world, self._exchange(executor, store, 0))
+        return self.algorithm.start(state, world, exchange)
 
     def _exchange(
         self, executor: Executor, store: ClientStore, round: int, *, keep_memory: bool = True
@@ -204,7 +212,7 @@ class _Federation:
             keep_memory=keep_memory,
         )
 
-    def _round_record(self, round: int, replies: Replies, exchange: LocalExchange) -> Record:
+    def _round_record(self, round: int, replies: Replies, exchange: LocalExchange, start: LocalExchange) -> Record:
         seen = replies.metric("seen").sum()
         record: Record = {
             "round": round + 1,
@@ -213,6 +221,8 @@ class _Federation:
             "bytes_up": exchange.bytes_up,
             "bytes_down": exchange.bytes_down,
         }
+        if round == 0 and start.bytes_up + start.bytes_down:
+            record |= {"start_bytes_up": start.bytes_up, "start_bytes_down": start.bytes_down}
         if exchange.missing:
             record["missing"] = {str(k): why.strip().splitlines()[-1] for k, why in sorted(exchange.missing.items())}
         if self.config.evaluate.personal:
@@ -240,9 +250,8 @@ class _Federation:
                 record["map"] = judge.retrieval(predictor, self.judged, size, device)
         if settings.drift and replies.has("model") and next(replies.each("model")):
             record["drift"] = measure_drift(old["model"], new["model"], replies)
-        model = getattr(self.algorithm, "model", self.model)  # a method may have changed the head
         if settings.local_on_global and (replies.has("model") or replies.has("personal")):
-            record["local_on_global"] = measure_local_models(model, new, replies, self.judged, size, device)
+            record["local_on_global"] = measure_local_models(self.algorithm, new, replies, self.judged, size, device)
         return record
 
     def _summary(self, state: State, store: ClientStore, executor: Executor, logs: RunLogs) -> Record:
@@ -252,6 +261,7 @@ class _Federation:
             # Every client trains once more from the final state and is judged on its own test data; nothing is kept.
             exchange = self._exchange(executor, store, config.rounds, keep_memory=False)
             replies = exchange("train", self.members, self.algorithm.message(state))
+            summary["personal_accuracy_before"] = personal_record(replies, "personal_before")
             summary["personal_accuracy"] = personal_record(replies)
         if epochs := config.evaluate.unseen_epochs:
             summary["unseen"] = unseen_curve(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from accord.config import RunConfig
-from accord.core.model import Model
+from accord.core.algorithm import Algorithm
 from accord.core.tensors import Tree, subtract
 from accord.core.types import Replies, State
 from accord.data.federated import FederatedData
@@ -31,13 +31,16 @@ def summarise(config: RunConfig, metrics: Sequence[Record], timings: Sequence[Re
         "dataset": config.data.name,
         "seed": config.seed,
         "rounds": config.rounds,
+        "split": config.evaluate.split,
         "accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(accuracies) if accuracies else None,
         "top5_accuracy": top_mean(evaluated, 5) if accuracies else None,
         "client_accuracy": {name: last[name] for name in ("best", "worst", "mean", "std") if name in last},
         "rounds_to": {str(t): r for t, r in rounds_to(evaluated, config.targets).items()},
-        "bytes_up": sum(record["bytes_up"] for record in metrics),
-        "bytes_down": sum(record["bytes_down"] for record in metrics),
+        **{
+            way: sum(record[way] + record.get(f"start_{way}", 0) for record in metrics)
+            for way in ("bytes_up", "bytes_down")
+        },
         "seconds": round(sum(v for row in timings for k, v in row.items() if k != "round"), 3),
         "versions": versions(),
     }
@@ -49,13 +52,16 @@ def summarise(config: RunConfig, metrics: Sequence[Record], timings: Sequence[Re
     return summary
 
 
-def personal_record(replies: Replies) -> Record:
-    """Accuracy of the clients' own models on their own test data: plain, and weighted by test samples."""
-    found = [r.metrics for r in replies.results if "personal_correct" in r.metrics]
+def personal_record(replies: Replies, count: str = "personal_correct") -> Record:
+    """Accuracy of the clients' own models on their own test data: plain, and weighted by test samples.
+
+    `count` is the metric that holds the right answers: after local training, or (`personal_before`) before it.
+    """
+    found = [r.metrics for r in replies.results if count in r.metrics]
     if not found:
         return {}
     tested = np.array([int(m["personal_examples"]) for m in found])
-    return client_record(np.array([float(m["personal_correct"]) for m in found]) / tested, tested)
+    return client_record(np.array([float(m[count]) for m in found]) / tested, tested)
 
 
 def measure_drift(old: Tree, new: Tree, replies: Replies) -> Record:
@@ -67,18 +73,10 @@ def measure_drift(old: Tree, new: Tree, replies: Replies) -> Record:
 
 
 def measure_local_models(
-    model: Model, state: State, replies: Replies, data: FederatedData, size: int, device: torch.device
+    algorithm: Algorithm, state: State, replies: Replies, data: FederatedData, size: int, device: torch.device
 ) -> Record:
     """Accuracy of every local model on the whole test pool, its personal parameters (if any) included."""
     everything = np.arange(len(data.test_pool))
-    found = []
-    for result in replies.results:
-        own = {**result.reply["model"], **result.reply["buffers"], **result.memory.get("personal", {})}
-        params = {name: own.get(name, t) for name, t in state["model"].items()}
-        buffers = {name: own.get(name, t) for name, t in state["buffers"].items()}
-
-        def predict(x: torch.Tensor, params: Tree = params, buffers: Tree = buffers) -> Any:
-            return model.reference(params, buffers, x)
-
-        found.append(scores(predict, data.test_pool, everything, size, device)[0].mean())
+    predictors = (algorithm.local_predictor(state, result) for result in replies.results)
+    found = [scores(predictor, data.test_pool, everything, size, device)[0].mean() for predictor in predictors]
     return client_record(np.array(found))

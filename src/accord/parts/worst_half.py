@@ -7,8 +7,7 @@ number up for each; `stale` takes what the clients of the train task report, mos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,11 +15,11 @@ from torch import Tensor
 
 from accord.core.algorithm import Sampler
 from accord.core.model import Model
-from accord.core.plan import Plan
 from accord.core.task import Corner, Part
 from accord.core.tensors import Trees
-from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
+from accord.core.types import Carry, Job, Replies, State, World
 from accord.parts.frozen import in_chunks
+from accord.parts.measuring import Question
 
 UNKNOWN = -1.0  # below every accuracy: a client never asked counts as one of the worst
 
@@ -87,28 +86,9 @@ class Performance(Part):
 
 
 @dataclass(frozen=True)
-class MeasurePerformance:
-    """A task without training: how well does the received model do on the client's own samples?"""
+class MeasurePerformance(Question):
+    """How well does the received model do on the client's own samples?"""
 
-    model: Model
-    plan: Plan = field(default_factory=lambda: Plan(epochs=0))
-
-    def first_memory(self, job: Job) -> Trees:
-        """Nothing."""
-        return {}
-
-    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def begin(self, job: Job) -> Carry:
-        """Nothing to carry."""
-        return {}
-
-    def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
-        """Never called: the plan has no steps."""
-        return carry
-
-    def finish(self, job: Job, carry: Carry) -> Result:
+    def answer(self, job: Job) -> Trees:
         """One number."""
-        return Result({"performance": {"accuracy": own_accuracy(self.model, job)}}, {}, {})
+        return {"performance": {"accuracy": own_accuracy(self.model, job)}}
