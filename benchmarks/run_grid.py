@@ -2,14 +2,15 @@
 
     python benchmarks/run_grid.py --jobs 16 --algorithms fedavg,fedufo --seeds 0,1,2 --out DIR --set KEY=VALUE ...
 
-Each run takes one core, or `--workers` of them. The folder is the one `accord compare` with the same settings uses:
-run that afterwards, on any machine, to print the table and draw the curves. Stopped runs go on when the command is
-given again. `--tune N` and `--tune-rounds R` are compare's: all trials first, then the runs.
+Each run takes one core, or `--workers` of them; with `--device cuda` the runs share the GPU. The folder is the one
+`accord compare` with the same settings uses: run that afterwards, on any machine, to print the table and draw the
+curves. Stopped runs go on when the command is given again. `--tune N` and `--tune-rounds R` are compare's: all trials first, then the runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import time
 import traceback
@@ -40,9 +41,11 @@ def carry_out(entry: Entry) -> str:
     return f"{entry.label}: {found}, {time.perf_counter() - begin:.0f} s"
 
 
-def carry_out_all(entries: Sequence[Entry], jobs: int) -> None:
-    # One process per run: a run that fails or leaks takes nobody with it.
-    with ProcessPoolExecutor(jobs, max_tasks_per_child=1) as pool:
+def carry_out_all(entries: Sequence[Entry], jobs: int, device: str) -> None:
+    # On the CPU one process per run: one that fails or leaks takes nobody with it. On a GPU starting up takes longer
+    # than many a run, so processes stay; and a process that was forked cannot use it.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1 if device == "cpu" else None) as pool:
         for future in as_completed([pool.submit(carry_out, entry) for entry in entries]):
             print(future.result(), flush=True)
 
@@ -51,6 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--algorithms", required=True)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--tune", type=int)
@@ -59,8 +63,9 @@ def main() -> None:
     parser.add_argument("--name")
     parser.add_argument("--set", action="append", default=[], dest="sets")
     given = parser.parse_args()
-    sets = [*given.sets, f"out={given.out}", "device=cpu", f"workers={given.workers}"]
-    sets.append("executor=" + ("sequential" if given.workers == 1 else "processes"))
+    sets = [*given.sets, f"out={given.out}", f"device={given.device}", f"workers={given.workers}"]
+    on_cpu = "sequential" if given.workers == 1 else "processes"
+    sets.append("executor=" + ("batched" if given.device == "cuda" else on_cpu))
     if given.name:
         sets.append(f"name={given.name}")
     tuning = Tuning(given.tune, given.tune_rounds) if given.tune is not None else None
@@ -69,11 +74,11 @@ def main() -> None:
     chosen = None
     if tuning is not None:
         study = plan_study(comparison)
-        carry_out_all(study.trials, given.jobs)
+        carry_out_all(study.trials, given.jobs, given.device)
         chosen = study.chosen
         for algorithm, choice in study.choices.items():
             print(f"{algorithm}: {choice.words}", flush=True)
-    carry_out_all(comparison.entries(chosen), given.jobs)
+    carry_out_all(comparison.entries(chosen), given.jobs, given.device)
     print(comparison.folder)
 
 
