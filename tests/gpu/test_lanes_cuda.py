@@ -41,7 +41,7 @@ def all_close(a: TinyRun, b: TinyRun, rtol: float) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_method_is_recorded_and_agrees_in_double_precision(name: str, float64: None) -> None:
+def test_every_method_is_steps_and_agrees_in_double_precision(name: str, float64: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # falling back to one by one warns
         whole = start(name, batched=True).rounds(4)
@@ -72,7 +72,7 @@ def test_nothing_waits_for_the_device_between_steps() -> None:
     run.rounds(2)
     executor: Any = run.executor
     (lanes,) = executor._lanes["train"].values()
-    record = next(iter(lanes._recorded.values()))
+    record = next(iter(lanes._steps.values()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that the mode is a prototype
         torch.cuda.set_sync_debug_mode("error")

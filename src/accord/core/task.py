@@ -202,7 +202,7 @@ class LocalTraining:
         }
         for part in self.parts:
             carry[part.name] = part.begin(self.model, job)
-        if len(job.data.test_y):
+        if job.data.has_test:
             carry["metrics"]["personal_before"] = self._personal_correct(job, carry, before=True)
         return carry
 
@@ -257,7 +257,7 @@ class LocalTraining:
             reply.update(part_reply)
             memory.update(part_memory)
         metrics = {**carry["metrics"], "steps": job.info["steps"].double()}
-        if len(job.data.test_y):
+        if job.data.has_test:
             correct = self._personal_correct(job, carry, before=False)
             metrics["personal_correct"] = correct
             metrics["personal_examples"] = torch.full_like(correct, len(job.data.test_y))

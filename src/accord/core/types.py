@@ -26,6 +26,11 @@ class ClientData(NamedTuple):
     test_y: Tensor
     num_classes: int
 
+    @property
+    def has_test(self) -> bool:
+        """Whether the client is to be judged on its own test data."""
+        return len(self.test_y) > 0
+
     def class_counts(self) -> Tensor:
         """[C] how many training samples of each class the client holds."""
         return torch.bincount(self.y, minlength=self.num_classes)

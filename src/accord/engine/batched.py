@@ -47,6 +47,7 @@ class Batched:
         self.asked = lanes or MOST_LANES
         self._shared: dict[str, Fixed] = {}
         self._lanes: dict[str, dict[Any, Lanes]] = {}
+        self._known: dict[str, dict[Any, Lanes]] = {}  # where the last client with such a job went
         self._unfit: set[str] = set()  # tasks that cannot be recorded
 
     def run(self, request: Request) -> list[Answer]:
@@ -102,12 +103,7 @@ class Batched:
                 self._drop_lanes(request.task)
             measured = cuda and request.task not in self.limit
             before = _allocated(self.site.device, reset=True) if measured else 0
-            used: dict[int, Lanes] = {}
-            for planned in block:
-                carry = task.begin(planned.job)
-                lanes = self._lanes_for(request.task, task, planned, carry)
-                lanes.load(planned, carry, self.most)
-                used[id(lanes)] = lanes
+            used = {id(lanes): lanes for lanes in [self._seat(request.task, task, planned) for planned in block]}
             found = [pair for lanes in used.values() for pair in lanes.run(shared, self.data)]
             if measured:
                 taken = max(_allocated(self.site.device) - before, 1)
@@ -164,15 +160,24 @@ class Batched:
             planned.append(Planned(work, job, int(examples[number]), own, draws))
         return sorted(planned, key=lambda p: (-len(p.batches), p.work.client))
 
-    def _lanes_for(self, name: str, task: Task, planned: Planned, carry: Any) -> Lanes:
-        job, n = planned.job, planned.examples
-        width = self._width(task, planned)
-        draws = tuple((k, v.dtype, v.ndim) for k, v in planned.draws.items())
-        key = (width, draws, spec({"private": job.private, "memory": job.memory}, n), spec(carry, n))
-        lanes = self._lanes.setdefault(name, {})
-        if key not in lanes:
-            lanes[key] = Lanes(task, width, self.recorder)
-        return lanes[key]
+    def _seat(self, name: str, task: Task, planned: Planned) -> Lanes:
+        """Put a client into lanes made for clients like it."""
+        job, examples = planned.job, planned.examples
+        draws = tuple((draw, values.dtype, values.ndim) for draw, values in planned.draws.items())
+        given = spec({"private": job.private, "memory": job.memory}, examples)
+        alike = (self._width(task, planned), draws, given)
+        known = self._known.setdefault(name, {})
+        if alike in known and known[alike].ready:
+            known[alike].seat(planned, self.most)
+            return known[alike]
+        carry = task.begin(job)
+        all_lanes = self._lanes.setdefault(name, {})
+        key = (*alike, spec(carry, examples))
+        if key not in all_lanes:
+            all_lanes[key] = Lanes(task, alike[0], self.recorder)
+        known[alike] = all_lanes[key]
+        all_lanes[key].load(planned, carry, self.most)
+        return all_lanes[key]
 
     def _width(self, task: Task, planned: Planned) -> int:
         """Samples in a step's batch, short ones padded where the method can bear it."""
@@ -214,6 +219,7 @@ class Batched:
 
     def _drop_lanes(self, task: str) -> None:
         self._lanes.pop(task, None)
+        self._known.pop(task, None)
         if self.recorder.cuda:
             torch.cuda.empty_cache()
 

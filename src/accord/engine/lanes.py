@@ -21,7 +21,7 @@ from accord.core.tensors import Trees
 from accord.core.types import Batch, Carry, ClientData, Job, Result
 from accord.engine.buffers import Fixed, copies, leaves
 from accord.engine.client import Work, as_tensor
-from accord.engine.graphs import Recorder, Recording
+from accord.engine.graphs import CaptureError, Recorder, Recording
 from accord.engine.resident import Resident
 
 Draws = dict[str, np.ndarray[Any, np.dtype[Any]]]
@@ -47,16 +47,21 @@ class Lane:
         self.given = Fixed(device)
         self.carry = Fixed(device)
 
-    def load(self, job: Job, carry: Carry, most: int) -> None:
-        """Take in a client: what its steps read, and what they work on."""
+    def seat(self, job: Job, most: int) -> None:
+        """Take in a client: what its steps read."""
         self.given.load({"private": job.private, "memory": job.memory, "info": job.info}, most)
-        self.carry.load(carry, most)
+
+    def begin(self, shared: Trees, data: ClientData) -> None:
+        """What the steps work on, made from the buffers alone."""
+        self.carry.load(self.task.begin(self._job(shared, data)))
 
     def step(self, shared: Trees, data: ClientData, batch: Batch) -> None:
         """One step on the buffers."""
+        self.carry.settle(self.task.step(self._job(shared, data), self.carry.fresh(), batch))
+
+    def _job(self, shared: Trees, data: ClientData) -> Job:
         given = self.given.value
-        job = Job(shared, given["private"], given["memory"], given["info"], data)
-        self.carry.settle(self.task.step(job, self.carry.fresh(), batch))
+        return Job(shared, given["private"], given["memory"], given["info"], data)
 
     @property
     def moved(self) -> int:
@@ -135,23 +140,47 @@ class Lanes:
         self.lanes: list[Lane] = []
         self.tables = Tables(0, width, recorder.device)
         self.clients: list[Planned] = []  # who is in which lane, longest first
-        self._recorded: dict[int, Recording] = {}  # by number of lanes
+        self.begins_alone = True  # no client's `begin` has looked at its data: it can be recorded too
+        self._seated = 0  # the first lanes, whose clients still have to begin
+        self._steps: dict[int, Recording] = {}  # by number of lanes
+        self._begins: dict[int, Recording] = {}
         self._rehearsed = False
 
     def forget(self) -> None:
         """Drop what was recorded: an address changed."""
-        self._recorded.clear()
+        self._steps.clear()
+        self._begins.clear()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next client need not begin by itself: its lane has been used, and data was never looked at."""
+        return self.begins_alone and len(self.clients) < len(self.lanes)
 
     def load(self, planned: Planned, carry: Carry, most: int) -> None:
-        """Put a client into the next free lane."""
+        """Put a client that has begun into the next free lane."""
         if len(self.clients) == len(self.lanes):
             self.lanes.append(Lane(self.task, self.recorder.device))
+        lane = self._take_in(planned, most)
+        before = lane.moved
+        lane.carry.load(carry, most)
+        if lane.moved != before:
+            self.forget()
+        data: Any = planned.job.data
+        self.begins_alone = self.begins_alone and not data.touched
+
+    def seat(self, planned: Planned, most: int) -> None:
+        """Put a client into the next free lane; it begins with the others, in one recording."""
+        self._take_in(planned, most)
+        self._seated = len(self.clients)
+
+    def _take_in(self, planned: Planned, most: int) -> Lane:
         lane = self.lanes[len(self.clients)]
         before = lane.moved
-        lane.load(planned.job, carry, most)
+        lane.seat(planned.job, most)
         if lane.moved != before:
             self.forget()
         self.clients.append(planned)
+        return lane
 
     def run(self, shared: Trees, data: Resident) -> Iterator[tuple[Planned, Result]]:
         """All steps of the clients that were loaded, longest first; each result as soon as it is there."""
@@ -161,6 +190,9 @@ class Lanes:
             self.forget()
         if clients[0].batches and self.tables.fill(clients, [data.rows(p.work.client) for p in clients]):
             self.forget()
+        if self._seated:
+            self._begin(shared, data, clients[: self._seated])
+            self._seated = 0
         done = 0
         for lane in reversed(range(len(clients))):
             planned = clients[lane]
@@ -168,21 +200,35 @@ class Lanes:
             done = len(planned.batches)
             yield planned, self._take_out(lane, planned)
 
+    def _begin(self, shared: Trees, data: Resident, clients: Sequence[Planned]) -> None:
+        count, none = len(clients), nothing(data)
+        try:
+            if count not in self._begins:
+                lanes = self.lanes[:count]
+                beside = next(iter({**self._steps, **self._begins}.values()), None)
+                work = partial(self.recorder.side_by_side, [partial(lane.begin, shared, none) for lane in lanes])
+                self._begins[count] = self.recorder.record(work, beside)
+            self._begins[count].replay()
+        except CaptureError:  # it looks at a value: every client begins by itself, now and from now on
+            self.begins_alone = False
+            for lane, planned in zip(self.lanes, clients, strict=False):
+                lane.carry.load(self.task.begin(planned.job))
+
     def _advance(self, shared: Trees, data: Resident, active: int, loaded: int, steps: int) -> None:
         size = self._size(active, loaded, steps)
         if steps and not self._rehearsed:
             self._step(shared, data, size)
             self._rehearsed = True
             steps -= 1
-        if steps and size not in self._recorded:
-            beside = next(iter(self._recorded.values()), None)
-            self._recorded[size] = self.recorder.record(partial(self._step, shared, data, size), beside)
+        if steps and size not in self._steps:
+            beside = next(iter({**self._begins, **self._steps}.values()), None)
+            self._steps[size] = self.recorder.record(partial(self._step, shared, data, size), beside)
         for _ in range(steps):
-            self._recorded[size].replay()
+            self._steps[size].replay()
 
     def _size(self, active: int, loaded: int, steps: int) -> int:
         """How many lanes to step: those still active, and more if that saves making another recording."""
-        known = [size for size in self._recorded if active <= size <= loaded]
+        known = [size for size in self._steps if active <= size <= loaded]
         size = min(known, default=loaded)
         while size >= 2 * active and steps > 16:
             size = (size + 1) // 2
@@ -200,17 +246,26 @@ class Lanes:
 
     def _step(self, shared: Trees, data: Resident, size: int) -> None:
         batches = self.tables.batches(data.x, data.y, size)
-        none: Any = _Nothing(data.site.data.num_classes)
+        none = nothing(data)
         self.recorder.side_by_side(
             [partial(lane.step, shared, none, batch) for lane, batch in zip(self.lanes[:size], batches, strict=True)]
         )
 
 
 class _Nothing:
-    """A client's data as a recorded step sees it: not at all, since another client's would be read next time."""
+    """A client's data as recorded work sees it: not at all, since another client's would be read next time."""
+
+    has_test = False
 
     def __init__(self, num_classes: int) -> None:
         self.num_classes = num_classes
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"a step may not read job.data.{name}; read it in begin and keep what is needed")
+
+
+def nothing(data: Resident) -> ClientData:
+    """Looks like `ClientData`; only the number of classes is the same for all clients."""
+    found: Any = _Nothing(data.site.data.num_classes)
+    none: ClientData = found
+    return none

@@ -23,8 +23,8 @@ CHUNK = 4096  # samples prepared at a time: a pool of bytes is never held as flo
 class OnDemand:
     """A client's samples, gathered when something asks for them: most tasks only look at their batches."""
 
-    def __init__(self, num_classes: int, gather: Callable[[], ClientData]) -> None:
-        self.num_classes = num_classes
+    def __init__(self, num_classes: int, has_test: bool, gather: Callable[[], ClientData]) -> None:
+        self.num_classes, self.has_test = num_classes, has_test
         self._gather = gather
         self._found: ClientData | None = None
 
@@ -86,9 +86,11 @@ class Resident:
 
     def client(self, client: int) -> ClientData:
         """A client's samples; looks like `ClientData`."""
-        found: Any = OnDemand(self.site.data.num_classes, lambda: self._gather(client))
-        data: ClientData = found
-        return data
+        data = self.site.data
+        has_test = self.site.with_test and len(data.test[client]) > 0
+        found: Any = OnDemand(data.num_classes, has_test, lambda: self._gather(client))
+        samples: ClientData = found
+        return samples
 
     def _gather(self, client: int) -> ClientData:
         where = torch.from_numpy(np.ascontiguousarray(self.rows(client))).to(self.x.device)
