@@ -46,10 +46,10 @@ format: $(READY)  ## let ruff format and fix
 bench: $(READY)  ## rounds per second against a bare PyTorch loop
 	$(BIN)/python benchmarks/bench_engine.py
 
-.data/peers/constraints.txt: benchmarks/peers/setup.py constraints.txt
+.data/peers/.ready: benchmarks/peers/setup.py constraints.txt
 	$(PYTHON) benchmarks/peers/setup.py
 
-bench-peers: $(READY) .data/peers/constraints.txt  ## the same rounds on Flower, pfl-research, bare loops and Accord
+bench-peers: $(READY) .data/peers/.ready  ## the same rounds on Flower, pfl-research, bare loops and Accord
 	$(BIN)/python benchmarks/bench_peers.py
 
 bench-scale: $(READY)  ## time and memory per round as clients, cohort and model grow

@@ -43,6 +43,7 @@ def main() -> None:
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         subprocess.run([*pip, *pins], check=True)
         subprocess.run([*pip, "-c", str(constraints), package], check=True)
+    (constraints.parent / ".ready").touch()
 
 
 if __name__ == "__main__":
