@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit test-slow test-gpu format bench clean
+.PHONY: help demo test lint types unit test-slow test-gpu format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -45,6 +45,15 @@ format: $(READY)  ## let ruff format and fix
 
 bench: $(READY)  ## rounds per second against a bare PyTorch loop
 	$(BIN)/python benchmarks/bench_engine.py
+
+.data/peers/.ready: benchmarks/peers/setup.py constraints.txt
+	$(PYTHON) benchmarks/peers/setup.py
+
+bench-peers: $(READY) .data/peers/.ready  ## the same rounds on Flower, pfl-research, bare loops and Accord
+	$(BIN)/python benchmarks/bench_peers.py
+
+bench-scale: $(READY)  ## time and memory per round as clients, cohort and model grow
+	$(BIN)/python benchmarks/bench_scale.py
 
 clean:  ## remove what make made
 	rm -rf $(VENV) build dist src/*.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

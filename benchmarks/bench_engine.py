@@ -1,11 +1,12 @@
-"""Rounds per second against a bare PyTorch loop that does the same steps, all in one run.
+"""Rounds per second against bare PyTorch loops that do the same steps, all in one run.
 
     python benchmarks/bench_engine.py [--rounds N] [--json FILE]
 
 McMahan CNN (1.66M parameters), B = 10, one epoch, 10 clients of 100 digits a round. The bare loop is what one would
 write by hand: `nn.Module`, `torch.optim.SGD`, one thread, the model reset to the server's weights for each client and
-averaged at the end. Nothing is evaluated or saved in either. Machines are noisy, so the variants take turns
-and the table shows medians and ratios.
+averaged at the end. "Ideal loops" are one such loop per core, side by side, each with its part of the cohort; the mean
+of their times is what a perfect division of the work would take. Nothing is evaluated or saved anywhere. Machines
+are noisy, so the variants take turns and the table shows medians and ratios.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import multiprocessing
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,9 +80,9 @@ class BareLoop:
         state = twin.algorithm.init(twin.world(0))
         self.server = twin.algorithm.model.module(state["model"], {})  # type: ignore[attr-defined]
 
-    def round(self, number: int) -> None:
+    def round(self, number: int, part: int = 0, parts: int = 1) -> None:
         with one_thread():
-            cohort = self.twin.algorithm.sampler({}, self.twin.world(number))  # type: ignore[attr-defined]
+            cohort = self.twin.algorithm.sampler({}, self.twin.world(number))[part::parts]  # type: ignore[attr-defined]
             total = None
             for client in cohort:
                 model = copy.deepcopy(self.server).train()
@@ -96,6 +99,32 @@ class BareLoop:
             with torch.no_grad():
                 for p, value in zip(self.server.parameters(), total or [], strict=True):
                     p.copy_(value)
+
+
+class IdealLoops:
+    """One bare loop per core, side by side; nothing is shared, nobody waits."""
+
+    def __init__(self, loop: BareLoop, count: int) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pipes = []
+        for part in range(count):
+            ours, theirs = context.Pipe()
+            context.Process(target=self._serve, args=(loop, theirs, part, count), daemon=True).start()
+            self.pipes.append(ours)
+
+    @staticmethod
+    def _serve(loop: BareLoop, pipe: Any, part: int, parts: int) -> None:
+        torch.set_num_threads(1)
+        while True:
+            number = pipe.recv()
+            begin = time.perf_counter()
+            loop.round(number, part, parts)
+            pipe.send(time.perf_counter() - begin)
+
+    def round(self, number: int) -> float:
+        for pipe in self.pipes:
+            pipe.send(number)
+        return statistics.mean(pipe.recv() for pipe in self.pipes)
 
 
 CHILD = """
@@ -125,8 +154,10 @@ def main() -> None:
     arguments = parser.parse_args()
     config = load_config(None, SETTINGS)
     sequential = Accord(config, "sequential")
-    runners = {
-        "bare": BareLoop(sequential),
+    bare = BareLoop(sequential)
+    runners: dict[str, Any] = {
+        "ideal": IdealLoops(bare, cores()),  # forked first, before anything has started a thread
+        "bare": bare,
         "sequential": sequential,
         "processes": Accord(config, "processes"),
     }
@@ -134,14 +165,15 @@ def main() -> None:
     for number in range(arguments.rounds + 1):
         for name, runner in runners.items():
             begin = time.perf_counter()
-            runner.round(number)
+            taken = runner.round(number) or time.perf_counter() - begin
             if number:  # the first round warms up
-                seconds[name].append(time.perf_counter() - begin)
+                seconds[name].append(taken)
     for runner in (sequential, runners["processes"]):
-        runner.executor.close()  # type: ignore[union-attr]
+        runner.executor.close()
     median = {name: statistics.median(values) for name, values in seconds.items()}
     paired = {
         "sequential / bare loop": np.median(np.array(seconds["bare"]) / np.array(seconds["sequential"])),
+        "processes / ideal loops": np.median(np.array(seconds["ideal"]) / np.array(seconds["processes"])),
         "processes / sequential": np.median(np.array(seconds["sequential"]) / np.array(seconds["processes"])),
     }
     begins, ends = (statistics.median(column) for column in zip(*(start_seconds() for _ in range(3)), strict=True))
@@ -151,7 +183,12 @@ def main() -> None:
         f"| accord, sequential | {1 / median['sequential']:.2f} | {paired['sequential / bare loop']:.2f} of the loop |"
     )
     print(
+        f"| {cores()} ideal loops | {1 / median['ideal']:.2f} | "
+        f"{np.median(np.array(seconds['bare']) / np.array(seconds['ideal'])):.2f} times one |"
+    )
+    print(
         f"| accord, processes ({cores()} cores) | {1 / median['processes']:.2f} | "
+        f"{paired['processes / ideal loops']:.2f} of the ideal loops, "
         f"{paired['processes / sequential']:.2f} times sequential |"
     )
     print(f"| process start until the first round begins | {begins:.1f} s | |")

@@ -51,8 +51,9 @@ def run_with(kind: str, executor: Any = None, **options: Any) -> TinyRun:
     return TinyRun(method, data=data, model=model, executor=pool, **options)
 
 
-def test_a_reply_larger_than_the_arena_arrives() -> None:
-    run = run_with("grow")
+@pytest.mark.parametrize("workers", [1, 2])  # one worker writes its two outboxes in turn, twice each
+def test_a_reply_larger_than_the_arena_arrives(workers: int) -> None:
+    run = run_with("grow", partial(Processes, workers=workers))
     try:
         run.rounds(2)
         assert run.replies is not None

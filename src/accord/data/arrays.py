@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from accord.core.tensors import finite
 from accord.data.federated import Index
 from accord.errors import DataError
 
@@ -64,8 +65,8 @@ def inputs(x: Any, what: str = "x") -> Tensor:
         return torch.from_numpy(np.array(array, dtype=np.int64, order="C"))
     wide = np.array(array, dtype=np.float64 if array.dtype.itemsize > 4 else np.float32, order="C")
     tensor = torch.from_numpy(wide).to(torch.get_default_dtype())
-    bad = torch.nonzero(~torch.isfinite(tensor).flatten(1).all(1)).flatten()
-    if len(bad):
+    if not finite({what: {"values": tensor}}):
+        bad = torch.nonzero(~torch.isfinite(tensor).flatten(1).all(1)).flatten()
         row = tensor[bad[0]].flatten()
         column = int(torch.nonzero(~torch.isfinite(row))[0])
         place = tuple(int(i) for i in np.unravel_index(column, tensor.shape[1:]))

@@ -31,6 +31,8 @@ def hold_out(groups: Groups, fraction: float, rng: np.random.Generator) -> tuple
         raise ConfigError(f"the fraction to hold out must be at least 0 and below 1, not {fraction!r}")
     sizes = groups.sizes
     take = np.minimum(np.floor(fraction * sizes + 0.5).astype(np.int64), np.maximum(sizes - 1, 0))
+    if not take.any():
+        return groups, nothing(len(groups))
     mixed = shuffled_within(groups, rng)
     held = rank_within(sizes) < np.repeat(take, sizes)
     client = owners(groups)

@@ -16,6 +16,7 @@ from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam, Optimizer, Schedule
 from accord.core.plan import Plan
+from accord.core.tensors import finite
 from accord.data.datasets import load_dataset
 from accord.data.federate import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
@@ -62,7 +63,7 @@ def check_data(data: FederatedData) -> None:
                 f"{name} labels go from {low} to {high}, but there are {data.num_classes} classes: labels must lie "
                 f"in 0..{data.num_classes - 1}"
             )
-        if pool.x.is_floating_point() and not bool(torch.isfinite(pool.x).all()):
+        if not finite({name: {"x": pool.x}}):
             rows = (~torch.isfinite(pool.x.flatten(1)).all(1)).nonzero().flatten()
             raise DataError(
                 f"{len(rows)} {name} samples hold NaN or infinity, the first at position {int(rows[0])}: remove them"

@@ -46,7 +46,7 @@ class LocalExchange:
         answers = self.executor.run(Request(task, self.round, self.lr, shared, works)) if works else []
         answers.sort(key=lambda answer: answer.client)
 
-        missing = {client: "dropped out (simulated)" for client in clients if client not in set(reached)}
+        missing = dict.fromkeys(sorted(set(clients).difference(reached)), "dropped out (simulated)")
         for answer in answers:
             if answer.fatal:
                 raise DivergedError(answer.error)

@@ -2,8 +2,9 @@
 
 Forked workers see the data set and the tasks in the parent's memory, so nothing is copied or pickled for them. What
 changes lies in arenas: anonymous shared mappings made before the fork, one the server writes for all workers and
-one per worker for its input and its output. Only layouts (names, shapes, offsets) go through pipes. When a message
-outgrows an arena the workers are replaced by ones forked with larger arenas; they keep nothing between clients.
+three per worker: its input, and two for its output in turn, so that it trains its next client while the server copies
+the last answer out. Only layouts (names, shapes, offsets) go through pipes. When a message outgrows an arena the
+workers are replaced by ones forked with larger arenas; they keep nothing between clients.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     inbox: _Arena
-    outbox: _Arena
+    outboxes: tuple[_Arena, _Arena]
     work: Work | None = None
+    turn: int = 0  # which outbox its present client writes
 
 
 def _spread(prefix: str, trees: Trees) -> Trees:
@@ -70,13 +72,19 @@ def _gather(prefix: str, trees: Trees) -> Trees:
     return {name[start:]: tree for name, tree in trees.items() if name.startswith(prefix + ":")}
 
 
-def _serve(site: Site, tasks: Mapping[str, Task], pipe: Connection, arenas: tuple[_Arena, _Arena, _Arena]) -> None:
-    """A worker's life: wait for a client, run it, leave the answer in the outbox."""
+def _serve(
+    site: Site,
+    tasks: Mapping[str, Task],
+    pipe: Connection,
+    broadcast: _Arena,
+    inbox: _Arena,
+    outboxes: tuple[_Arena, _Arena],
+) -> None:
+    """A worker's life: wait for a client, run it, leave the answer in the outbox whose turn it is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     torch.set_num_threads(1)
-    broadcast, inbox, outbox = arenas
     while (message := pipe.recv()) is not None:
-        request, shared, work, layout = message
+        request, shared, work, layout, turn = message
         trees = views(layout, inbox.tensor)
         memory = _gather("memory", trees) if work.memory is not None else None
         work = replace(work, private=_gather("private", trees), memory=memory)
@@ -91,7 +99,7 @@ def _serve(site: Site, tasks: Mapping[str, Task], pipe: Connection, arenas: tupl
             **_spread("memory", result.memory),
             "metrics": result.metrics,
         }
-        needed = room(trees)
+        needed, outbox = room(trees), outboxes[turn]
         if needed > outbox.size:
             pipe.send((needed, None))
         else:
@@ -127,24 +135,30 @@ class Processes:
         # Popped from the end: the longest first; ties by id, so that a failing run fails the same way again.
         waiting = sorted(request.works, key=lambda work: (sizes[work.client], -work.client))
         answers: dict[int, Answer] = {}
-        while len(answers) < len(request.works):
+
+        def hand_out() -> None:
             for worker in self.workers:
                 if worker.work is None and waiting:
                     self._hand(worker, header, shared, waiting.pop())
+
+        while len(answers) < len(request.works):
+            hand_out()
             busy: dict[Any, _Worker] = {worker.pipe: worker for worker in self.workers if worker.work is not None}
             for pipe in wait(list(busy)):
                 worker = busy[pipe]
                 work = worker.work
                 if work is None:  # its pool was replaced a moment ago
                     continue
-                found = self._collect(worker)
+                turn = worker.turn
+                found, layout = self._receive(worker)
                 if isinstance(found, int):
                     waiting.append(work)
                     waiting += [w.work for w in self.workers if w.work is not None]
                     self.room = (self.room[0], found)
                     self._restart()
                     break
-                answers[found.client] = found
+                hand_out()  # before the copy below, so that no worker waits for it
+                answers[found.client] = _copied(found, layout, worker.outboxes[turn])
                 self.done(len(answers), len(request.works))
         return list(answers.values())
 
@@ -182,9 +196,9 @@ class Processes:
     def _fork(self) -> _Worker:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        inbox, outbox = _Arena(self.room[0]), _Arena(self.room[1])
+        inbox, outboxes = _Arena(self.room[0]), (_Arena(self.room[1]), _Arena(self.room[1]))
         process = context.Process(
-            target=_serve, args=(self.site, self.tasks, theirs, (self.broadcast, inbox, outbox)), daemon=True
+            target=_serve, args=(self.site, self.tasks, theirs, self.broadcast, inbox, outboxes), daemon=True
         )
         with warnings.catch_warnings():
             # Newer Pythons warn that a forked child may inherit a held lock. The child runs torch on one thread and
@@ -192,20 +206,20 @@ class Processes:
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         theirs.close()
-        return _Worker(process, ours, inbox, outbox)
+        return _Worker(process, ours, inbox, outboxes)
 
     def _hand(self, worker: _Worker, header: Request, shared: Layout, work: Work) -> None:
         trees = {**_spread("private", work.private), **_spread("memory", work.memory or {})}
         layout = place(trees, worker.inbox.tensor)
         known: Trees | None = None if work.memory is None else {}
-        worker.work = work
+        worker.work, worker.turn = work, 1 - worker.turn
         try:
-            worker.pipe.send((header, shared, Work(work.client, {}, known), layout))
-        except OSError:  # a worker that died while idle: `_collect` finds its pipe closed and replaces it
+            worker.pipe.send((header, shared, Work(work.client, {}, known), layout, worker.turn))
+        except OSError:  # a worker that died while idle: `_receive` finds its pipe closed and replaces it
             return
 
-    def _collect(self, worker: _Worker) -> Answer | int:
-        """The answer, or the size its outbox should have had."""
+    def _receive(self, worker: _Worker) -> tuple[Answer | int, Layout | None]:
+        """The answer and where its tensors lie, or the size the outbox should have had. The worker is free again."""
         work = worker.work
         assert work is not None
         try:
@@ -214,13 +228,14 @@ class Processes:
             worker.process.join()
             reason = f"its worker process ended unexpectedly (exit code {worker.process.exitcode})"
             self.workers[self.workers.index(worker)] = self._fork()
-            return Answer(work.client, None, reason)
+            return Answer(work.client, None, reason), None
         worker.work = None
-        if isinstance(found, int):
-            return found
-        assert isinstance(found, Answer)
-        if layout is None:
-            return found
-        # Copied out at once: the outbox is overwritten by the worker's next client.
-        trees = {name: clone(tree) for name, tree in views(layout, worker.outbox.tensor).items()}
-        return replace(found, result=Result(_gather("reply", trees), _gather("memory", trees), trees["metrics"]))
+        return found, layout
+
+
+def _copied(found: Answer, layout: Layout | None, outbox: _Arena) -> Answer:
+    """The answer with tensors of its own: the outbox is overwritten by the worker's next client but one."""
+    if layout is None:
+        return found
+    trees = {name: clone(tree) for name, tree in views(layout, outbox.tensor).items()}
+    return replace(found, result=Result(_gather("reply", trees), _gather("memory", trees), trees["metrics"]))

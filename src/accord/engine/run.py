@@ -111,8 +111,9 @@ class _Federation:
         # Judged where the model is: on a GPU the samples stay there, unless they would take much of its memory.
         self.judged = self.data.on(self.device) if fits(self.data, self.device) else self.data
         self.key = Key(config.seed)
-        sizes = self.train_data.sizes
-        self.members = [k for k in range(len(self.train_data)) if sizes[k] > 0 and k not in self.train_data.unseen]
+        may_train = self.train_data.sizes > 0
+        may_train[list(self.train_data.unseen)] = False
+        self.members: list[int] = np.flatnonzero(may_train).tolist()
 
     def world(self, round: int) -> World:
         """What the server knows in `round`."""
