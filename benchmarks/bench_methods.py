@@ -33,6 +33,7 @@ from accord.engine.files import write_atomic
 from accord.engine.logs import versions
 from accord.engine.run import _Federation
 from accord.engine.store import ClientStore
+from accord.errors import ConfigError
 
 RESULTS = Path(__file__).parent / "results" / "bench_methods.json"
 
@@ -127,7 +128,12 @@ def bargaining(clients: int, parameters: int, repeats: int, device: torch.device
 
 def measure(options: argparse.Namespace, names: list[str], folder: Path) -> dict[str, dict[str, float]]:
     """Ratios and milliseconds per method."""
-    runners = {name: Runner(name, options, folder) for name in dict.fromkeys(["fedavg", *names])}
+    runners: dict[str, Runner] = {}
+    for name in dict.fromkeys(["fedavg", *names]):
+        try:
+            runners[name] = Runner(name, options, folder)
+        except ConfigError as error:
+            print(f"left out: {error}\n")
     laps: dict[str, list[Seconds]] = {name: [] for name in runners}
     for turn in range(options.rounds + 1):
         for name, runner in runners.items():

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.aggregate import nash
+from accord.aggregate import blocks
 from accord.aggregate.mean import Mean
 from accord.aggregate.nash import Nash, gram_matrix, solve_bargaining
 from accord.core.tensors import Trees
@@ -218,5 +218,5 @@ def test_the_gram_matrix_does_not_depend_on_the_blocks(monkeypatch: pytest.Monke
     flat = np.stack([np.concatenate([(s[n] - 0).double().numpy().ravel() for n in shapes]) for s in sent])
     flat = flat - np.concatenate([state["model"][n].double().numpy().ravel() for n in shapes])
     for block in (1, 6, 1 << 22):
-        monkeypatch.setattr(nash, "BLOCKS", {"cpu": block})
+        monkeypatch.setattr(blocks, "BLOCKS", {"cpu": block})
         np.testing.assert_allclose(gram_matrix(state, ("model",), replies), flat @ flat.T, rtol=1e-12)

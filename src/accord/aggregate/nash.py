@@ -17,7 +17,6 @@ a length; `scale` gives it one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from accord.aggregate.blocks import stacked_blocks
 from accord.aggregate.mean import Weighting
 from accord.core.tensors import Tree, Trees
 from accord.core.types import Replies, State
@@ -35,7 +35,6 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 ITERATIONS = 200
 TOLERANCE = 1e-12  # of the equations, relative to b, above what rounding leaves of them
 LARGEST = 1e4  # unit deviations whose convex hull comes nearer to 0 than about 1 / LARGEST are said to cancel
-BLOCKS = {"cpu": 1 << 18, "cuda": 1 << 25}  # float64 numbers held at once: in a CPU's cache; few launches on a GPU
 
 
 def solve_bargaining(gram: Array, power: Array | None = None) -> Array | None:
@@ -124,20 +123,12 @@ def gram_matrix(state: State, trees: tuple[str, ...], replies: Replies) -> Array
     """[K, K] inner products of the clients' deviations over all the trees, in float64, by blocks of parameters."""
     total: Tensor | None = None
     for tree in trees:
-        for rows in _deviations(state[tree], replies, tree):
-            total = rows @ rows.mT if total is None else total.addmm_(rows, rows.mT)
+        for leaf in sorted(replies.results[0].reply[tree]):
+            start = state[tree][leaf].reshape(-1)
+            for part, sent in stacked_blocks(replies, tree, leaf):
+                rows = sent.sub_(start[part])
+                total = rows @ rows.mT if total is None else total.addmm_(rows, rows.mT)
     return np.zeros((len(replies), len(replies))) if total is None else total.cpu().numpy()
-
-
-def _deviations(server: Tree, replies: Replies, tree: str) -> Iterator[Tensor]:
-    """[K, ...] blocks."""
-    for leaf in sorted(replies.results[0].reply[tree]):
-        start = server[leaf].reshape(-1)
-        sent = [values[leaf].reshape(-1) for values in replies.each(tree)]
-        width = max(BLOCKS.get(start.device.type, 1 << 18) // len(sent), 1)
-        for left in range(0, len(start), width):
-            part = slice(left, left + width)
-            yield torch.stack([own[part] for own in sent]).double().sub_(start[part])
 
 
 def _moved(server: Tree, replies: Replies, tree: str, weights: Array) -> Tree:

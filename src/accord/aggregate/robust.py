@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from accord.aggregate.blocks import stacked_blocks
 from accord.aggregate.mean import Mean
 from accord.core.algorithm import Aggregator
 from accord.core.tensors import Tree, Trees, add
@@ -84,6 +85,8 @@ class Krum:
 
     def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
         """Choose, then average in the order of the clients' ids."""
+        if not state[tree]:
+            return {}  # no buffers: nobody need be chosen for them
         chosen = self.choose(replies)
         ids = tuple(replies.ids[i] for i in chosen)
         results = tuple(replies.results[i] for i in chosen)
@@ -111,8 +114,8 @@ def squared_distances(replies: Replies, tree: str) -> Tensor:
     total = torch.zeros(len(replies), len(replies), dtype=torch.float64)
     for name, value in next(replies.each(tree)).items():
         if value.is_floating_point():
-            flat = torch.stack([one[name].reshape(-1) for one in replies.each(tree)]).double()
-            total += torch.stack([(flat - row).square().sum(1) for row in flat]).cpu()
+            for _, flat in stacked_blocks(replies, tree, name):
+                total += torch.stack([(flat - row).square_().sum(1) for row in flat]).cpu()
     total = total.nan_to_num(nan=torch.inf)
     return total.fill_diagonal_(0)
 

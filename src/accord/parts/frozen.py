@@ -11,12 +11,12 @@ from accord.core.types import Batch
 
 # Samples per forward pass: what a CPU's caches hold, and what fills a GPU. Without gradients 512 samples take less
 # memory than a training step on 64 of them.
-CHUNKS = {"cpu": 64, "cuda": 512}
+CHUNKS = {"cpu": 32, "cuda": 512}
 
 
 def pieces(x: Tensor, size: int = 0) -> tuple[Tensor, ...]:
     """All samples, `size` at a time; 0: as many as the device likes."""
-    return torch.split(x, size or CHUNKS.get(x.device.type, 64))
+    return torch.split(x, size or CHUNKS.get(x.device.type, 32))
 
 
 def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, size: int = 0) -> Tensor:
