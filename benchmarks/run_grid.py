@@ -4,7 +4,8 @@
 
 Each run takes one core, or `--workers` of them; with `--device cuda` the runs share the GPU. The folder is the one
 `accord compare` with the same settings uses: run that afterwards, on any machine, to print the table and draw the
-curves. Stopped runs go on when the command is given again. `--tune N` and `--tune-rounds R` are compare's: all trials first, then the runs.
+curves. Stopped runs go on when the command is given again. `--tune N` and `--tune-rounds R` are compare's: all trials
+first, then the runs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -121,10 +120,27 @@ def test_a_step_that_reads_other_clients_data_is_found_out(float64: None) -> Non
     reading = Reading(**{name: getattr(task, name) for name in task.__dataclass_fields__})
     executor: Any = run.executor
     executor.tasks = {"train": reading}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(RuntimeWarning, match=r"it reads job\.data\.y in a step"):
         run.rounds(1)  # not recorded, but run as its author wrote it
     assert close(run, TinyRun("fedavg").rounds(1))
+
+
+def test_begin_is_recorded_only_while_it_looks_at_no_data(float64: None) -> None:
+    run = TinyRun("fedavg", executor=Batched)
+    task: Any = run.algorithm.tasks["train"]
+    begun: list[bool] = []
+
+    class Curious(type(task)):  # type: ignore[misc]
+        def begin(self, job: Any) -> Any:
+            begun.append(True)
+            if len(begun) > 4:  # from the second round on, after lanes were made for a begin that looks at nothing
+                assert len(job.data.y)
+            return super().begin(job)
+
+    executor: Any = run.executor
+    executor.tasks = {"train": Curious(**{name: getattr(task, name) for name in task.__dataclass_fields__})}
+    run.rounds(3)
+    assert close(run, TinyRun("fedavg").rounds(3))
 
 
 def test_a_client_that_fails_leaves_the_others_their_round(float64: None) -> None:

@@ -261,7 +261,7 @@ class _Nothing:
         self.num_classes = num_classes
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a step may not read job.data.{name}; read it in begin and keep what is needed")
+        raise CaptureError(f"it reads job.data.{name} in a step; read that in begin and keep what is needed")
 
 
 def nothing(data: Resident) -> ClientData:
