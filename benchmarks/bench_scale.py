@@ -7,7 +7,7 @@ perceptron of the wanted size; nothing is evaluated or saved. Every point is a p
 `start`: from the start of the process until the first round begins. `round`: median of the rounds after the first.
 `memory`: the most that server and workers held together (proportional set size, sampled while they ran).
 The slopes are those of a straight line through the logarithms: 0 is flat, 1 is proportional.
-The smallest and the largest federation take turns `--turns` times: their ratio is a median over turns.
+1,000 clients and the largest federation take turns `--turns` times: their ratio is a median over turns.
 """
 
 from __future__ import annotations
