@@ -100,6 +100,7 @@ def ratio(peer: Iterable[float], ours: Iterable[float]) -> float:
 def table(peers: dict[str, Peer], args: argparse.Namespace) -> dict[str, Any]:
     """Prints Markdown, returns the record."""
     record: dict[str, Any] = {"date": str(date.today()), "setting": args.setting, "device": args.device}
+    record["load"] = os.getloadavg()  # a busy machine shows here
     record |= {"cores": args.cores, "rounds per turn": args.turn, "dropout": args.dropout, "peers": {}}
     ours = peers.get("accord")
     print(f"\n| {args.setting}, {args.device} | seconds per round | accord: rounds | first round | accord: sooner |")

@@ -7,7 +7,7 @@ perceptron of the wanted size; nothing is evaluated or saved. Every point is a p
 `start`: from the start of the process until the first round begins. `round`: median of the rounds after the first.
 `memory`: the most that server and workers held together (proportional set size, sampled while they ran).
 The slopes are those of a straight line through the logarithms: 0 is flat, 1 is proportional.
-The smallest and the largest federation take turns `--turns` times: their ratio is a median over turns.
+1,000 clients and the largest federation take turns `--turns` times: their ratio is a median over turns.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def measure(point: dict[str, int], rounds: int) -> Point:
         most = 0
         while child.poll() is None:
             most = max(most, held(child.pid))
-            time.sleep(0.2)
+            time.sleep(0.5)
         if child.returncode:
             raise SystemExit(f"{point} ended with exit code {child.returncode}:\n{child.communicate()[1][-3000:]}")
         said.seek(0)
@@ -151,7 +151,8 @@ def main() -> None:
     from accord.engine.logs import versions
     from accord.engine.processes import cores
 
-    record: dict[str, Any] = {"date": str(date.today()), "versions": versions(), "cores": cores()}
+    record = json.loads(args.json.read_text()) if args.json.exists() else {}
+    record |= {"date": str(date.today()), "versions": versions(), "cores": cores(), "load": os.getloadavg()}
     for varied in args.vary.split(","):
         changed, values = SERIES[varied]
         points = []
@@ -166,8 +167,8 @@ def main() -> None:
             ratio = statistics.median(b["round"] / a["round"] for a, b in pairs)
             print(f"\n{many['clients']:,} clients against {few['clients']:,}: a round takes {ratio:.2f} times as long")
             record[varied] |= {"pairs": pairs, "ratio": ratio}
-    args.json.parent.mkdir(exist_ok=True)
-    args.json.write_text(json.dumps(record, indent=1) + "\n")
+        args.json.parent.mkdir(exist_ok=True)
+        args.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -66,13 +66,14 @@ def test_a_run_repeats_and_resumes_to_the_bit(tmp_path: Path) -> None:
     assert equal_trees(whole.state, second.state)
 
 
-def test_dropout_repeats_to_the_bit_and_changes_from_step_to_step() -> None:
+def test_dropout_repeats_to_the_bit() -> None:
     def run() -> TinyRun:
         model = tiny_model("mcmahan_cnn", shape=(1, 28, 28), device="cuda", dropout=0.5)
         data = tiny_data(shape=(1, 28, 28))
         return TinyRun("fedavg", model=model, data=data, executor=Batched).rounds(3)
 
-    assert equal_trees(run().state, run().state)
+    with numerics("fp32"):
+        assert equal_trees(run().state, run().state)
 
 
 def test_nothing_waits_for_the_device_between_steps() -> None:

@@ -17,7 +17,7 @@ from accord.core.task import Task
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
 from accord.engine.buffers import Fixed, MisfitError, leaves, spec
-from accord.engine.client import Answer, Request, Site, Work, as_tensor, check_finite
+from accord.engine.client import Answer, Request, Site, Work, as_tensor, check_finite, seed_torch
 from accord.engine.graphs import CaptureError, Recorder
 from accord.engine.lanes import Lanes, Planned
 from accord.engine.resident import Resident
@@ -98,7 +98,7 @@ class Batched:
         cuda = self.recorder.cuda
         with torch.random.fork_rng(devices=[self.site.device] if cuda else []):
             first = min(planned.work.client for planned in block)
-            torch.manual_seed(self.site.key.number(f"torch.{request.task}", request.round, first))
+            seed_torch(self.site.key.number(f"torch.{request.task}", request.round, first), self.site.device)
             if self.data.bring([planned.work.client for planned in block], self.asked):
                 self._drop_lanes(request.task)
             measured = cuda and request.task not in self.limit

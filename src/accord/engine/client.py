@@ -107,7 +107,7 @@ def run_client(
     # Dropout draws from torch's own generator: seed it by address, and leave the caller's untouched.
     devices = [site.device] if site.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.no_grad():
-        torch.manual_seed(site.key.number(f"torch.{request.task}", round, client))
+        seed_torch(site.key.number(f"torch.{request.task}", round, client), site.device)
         carry = task.begin(job)
         per_epoch = max(len(batches) // max(task.plan.epochs, 1), 1)
         if epoch_end is not None:
@@ -127,6 +127,13 @@ def run_client(
         result = task.finish(job, carry)
     check_finite(result, round, client)
     return result
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """What `torch.manual_seed` does for this device alone: asking every other backend costs as much as a small step."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def as_tensor(values: np.ndarray, device: torch.device) -> torch.Tensor:
