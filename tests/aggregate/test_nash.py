@@ -159,6 +159,8 @@ TWO = replies_of(([5.0, 1.0], [5.0]), ([1.0, 2.0], [2.0]), examples=(1, 3))
         (Nash(("relations",), "avg-norm", "uniform"), (0.2 * (17 / 16) ** 0.5, (17 / 16) ** 0.5)),
         # Power (1/2, 3/2): p_k = sqrt(b_k) / |D_k|.
         (Nash(("relations",), "raw", "examples"), (0.2 * 0.5**0.5, 1.5**0.5)),
+        (Nash(("relations",), "avg-norm", "uniform", cap=1.0), (1 / 6, 5 / 6)),  # 1.2 sqrt(17 / 16) is more than 1
+        (Nash(("relations",), "raw", "uniform", cap=1.0), (0.2, 1.0)),
     ],
 )
 def test_scales_by_hand(rule: Nash, weights: tuple[float, float]) -> None:

@@ -73,7 +73,13 @@ def test_one_local_step(float64: None) -> None:
     "settings",
     [
         {},
-        {"scale": "sum", "power": "uniform", "graph": "lowrank", "similarity": "cosine", "symmetric": False},
+        {
+            "scale": "sum",
+            "power": "uniform",
+            "graph": "lowrank",
+            "similarity": "cosine",
+            "symmetric": False,
+        },
         {"gne": False, "top_k": 2, "edge_weight": False, "hops": 2},
     ],
 )
@@ -94,7 +100,8 @@ def test_three_rounds_with_some_of_the_clients(float64: None, settings: dict[str
             uniform = settings.get("power") == "uniform"
             p = bargain_reference(d, np.ones(len(a)) if uniform else a * len(a))
             step = p @ d
-            step *= 1 / p.sum() if settings.get("scale") == "sum" else np.linalg.norm(a @ d) / np.linalg.norm(step)
+            by_length = min(np.linalg.norm(a @ d) / np.linalg.norm(step), 2 / p.sum())
+            step *= 1 / p.sum() if settings.get("scale") == "sum" else by_length
         else:
             step = a @ d
         new, place = start + torch.tensor(step), 0

@@ -12,6 +12,10 @@ divides p_k by it and leaves G p alone, so weighting the deviations themselves w
 A solution exists unless some p >= 0 other than 0 has G p = 0: then no step helps everyone, and the FedAvg step is
 taken instead. With b summing to K, |G p| = sqrt(K) whatever the clients' steps were, so p is a direction without
 a length; `scale` gives it one.
+
+Where deviations are far from parallel, p_k is about 1 / |D_k|: every client has the same say, whatever its length. One
+client that jumped far makes FedAvg's step long, and a bargained step of that length would move along all the
+others' deviations many times over. So under `avg-norm` the weights may not sum to more than `cap`; FedAvg's sum to 1.
 """
 
 from __future__ import annotations
@@ -76,7 +80,8 @@ class Nash:
     """w <- w + sum_k p_k D_k for the tree this rule is registered under and those in `also`, as one bargain.
 
     `scale`, the length of the step: `sum`, p / sum(p), a convex combination as FedAvg's; `avg-norm`, as long as
-    FedAvg's step; `radius`, a given length (0: the number of clients); `raw`, sqrt(K).
+    FedAvg's step, but with weights that sum to `cap` at most; `radius`, a given length (0: the number of clients);
+    `raw`, sqrt(K).
     Rounds with and without an agreement are counted in the state, in the tree `<tree>.nash`, and reported.
     """
 
@@ -84,6 +89,7 @@ class Nash:
     scale: Scale = "avg-norm"
     power: Weighting = "examples"
     radius: float = 0.0
+    cap: float = math.inf
 
     def state(self, tree: str, value: Tree) -> Trees:
         """The counters."""
@@ -116,7 +122,8 @@ class Nash:
             return 1 / float(p.sum())
         average = replies.weights().numpy()
         squared = (self.radius or len(replies)) ** 2 if self.scale == "radius" else float(average @ gram @ average)
-        return math.sqrt(squared / float(p @ gram @ p))
+        factor = math.sqrt(squared / float(p @ gram @ p))
+        return min(factor, self.cap / float(p.sum())) if self.scale == "avg-norm" else factor
 
 
 def gram_matrix(state: State, trees: tuple[str, ...], replies: Replies) -> Array:

@@ -30,7 +30,8 @@ Where the paper is silent or cannot be followed (defaults were chosen in small t
 - The contrast has the rows of both views as anchors, as in the authors' code (`symmetric` = false: Z only).
 - The step: Algorithm 1's sign (w - G p) is a slip. p has no length of its own: the paper names a radius K, which
   diverges; its code divides by sum(p), which gives short deviations, those of small clients, most of the weight and
-  shortens the step. `avg-norm` takes FedAvg's length; bargaining power by samples is the default.
+  shortens the step. `avg-norm` takes FedAvg's length, the weights summing to at most `cap`; bargaining power by
+  samples is the default.
 - `frozen_head`: unit features and a frozen orthonormal head, in the authors' code but not in the paper. It bears the
   paper's lr 0.5, which the trainable head does not.
 """
@@ -113,11 +114,13 @@ def fedrane(
     scale: Annotated[Scale, "length of the bargained step"] = "avg-norm",
     power: Annotated[Weighting, "bargaining power: by samples, or every client alike"] = "examples",
     radius: Annotated[float, NOT_NEGATIVE, "length under scale = 'radius'; 0: the number of clients"] = 0.0,
+    cap: Annotated[float, AtLeast(1), Search(1.0, 4.0), "largest sum of the weights under avg-norm; FedAvg: 1"] = 2.0,
     frozen_head: Annotated[bool, "unit features and a frozen orthonormal head"] = False,
 ) -> Method:
     """Augment features by message passing within the batch, aggregate by bargaining."""
     within(POSITIVE, lambda_b=lambda_b, tau=tau, eps=eps)
     within(NOT_NEGATIVE, lambda_cd=lambda_cd, radius=radius)
+    within(AtLeast(1), cap=cap)
     whole(AtLeast(1), hops=hops)
     whole(AtLeast(0), top_k=top_k)
     whole(AtLeast(2), graph_size=graph_size)
@@ -155,7 +158,7 @@ def fedrane(
     trained = ("model", "relations") if lra else ("model",)
     rules: dict[str, Aggregator] = {tree: Mean() for tree in (*trained, "buffers")}
     if gne:
-        rules = {"model": Nash(trained[1:], scale, power, radius), "buffers": Mean()}
+        rules = {"model": Nash(trained[1:], scale, power, radius, cap), "buffers": Mean()}
     kind = FedRANE if lra and evaluation != "none" else Method
     return kind(local, rules, setup.sampler, setup.schedule)
 

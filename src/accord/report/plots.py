@@ -16,6 +16,7 @@ Record = Mapping[str, Any]
 
 # Okabe and Ito's colours, told apart by nearly all eyes; yellow is left out, as it vanishes on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+FEW, ROWS = 12, 24  # labels that fit into the axes; labels in one column beside them
 STYLES = ("-", "--", ":", "-.")  # beyond seven labels the colours come again with another line
 
 
@@ -51,7 +52,9 @@ def curves(path: Path, runs: Mapping[str, Sequence[Sequence[Record]]], value: st
     lines = {label: series(group, value) for label, group in runs.items()}
     if not any(lines.values()):
         return False
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    shown = sum(1 for points in lines.values() if points)
+    columns = -(-shown // ROWS) if shown > FEW else 0  # of a legend beside the axes; a few fit inside
+    figure = Figure(figsize=(7 + 1.4 * columns, 5.5 if columns else 4.2), layout="constrained")
     FigureCanvasAgg(figure)  # attaches itself; no pyplot, so no global state
     axes = figure.add_subplot()
     for position, (label, points) in enumerate((k, v) for k, v in lines.items() if v):
@@ -68,7 +71,10 @@ def curves(path: Path, runs: Mapping[str, Sequence[Sequence[Record]]], value: st
     axes.set_ylabel(value)
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(loc="best", fontsize="small")
+    if columns:
+        figure.legend(loc="outside right upper", fontsize="x-small", ncols=columns)
+    else:
+        axes.legend(loc="best", fontsize="small")
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=150)
     write_atomic(path, picture.getvalue())
