@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from accord.errors import RunError
@@ -33,3 +35,23 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def only_here(folder: Path) -> Iterator[None]:
+    """Refuse to work in a run's folder while another process does; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # a system without file locks
+        yield
+        return
+    try:
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error
+    with lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process alone: forked workers do not hold it
+        except OSError as error:
+            raise RunError(f"another process works in {folder}: wait for it, or end it first") from error
+        yield

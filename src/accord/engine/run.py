@@ -33,7 +33,7 @@ from accord.engine.build import (
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
 from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange
-from accord.engine.files import write_atomic
+from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
 from accord.engine.precision import numerics
 from accord.engine.processes import Processes, can_fork, cores
@@ -73,7 +73,7 @@ def run(
     federation = _Federation(config, data, model)
     folder = new_folder(config)
     write_atomic(folder / "config.toml", to_toml(config))
-    with numerics(config.precision):
+    with numerics(config.precision), only_here(folder):
         return federation.carry_out(folder, observers)
 
 
@@ -89,7 +89,7 @@ def resume(
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder} holds no run: there is no config.toml in it")
     config = load_config(folder / "config.toml")
-    with numerics(config.precision):
+    with numerics(config.precision), only_here(folder):
         return _Federation(config, data, model).carry_out(folder, observers)
 
 
