@@ -167,6 +167,36 @@ def test_divergence_names_the_client() -> None:
         run.rounds(3)
 
 
+def test_running_out_of_memory_halves_the_block_and_gives_up_at_one(
+    float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = TinyRun("fedavg", executor=Batched)
+    executor: Any = run.executor
+    sizes: list[int] = []
+
+    def no_room(request: Any, task: Any, shared: Any, block: Any) -> Any:
+        sizes.append(len(block))
+        raise torch.cuda.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(executor, "_block", no_room)
+    with pytest.warns(RuntimeWarning, match="does not fit into memory"):
+        run.rounds(2)
+    assert sizes == [4, 2, 1]
+    assert close(run, TinyRun("fedavg").rounds(2))
+
+
+def test_lanes_that_fail_where_no_client_does_are_given_up(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = TinyRun("fedavg", executor=Batched)
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("a kernel is missing")
+
+    monkeypatch.setattr(run.executor, "_block", broken)
+    with pytest.warns(RuntimeWarning, match="a kernel is missing"):
+        run.rounds(2)
+    assert close(run, TinyRun("fedavg").rounds(2))
+
+
 def test_progress_counts_all_clients() -> None:
     seen: list[tuple[int, int]] = []
     run = TinyRun(

@@ -19,9 +19,10 @@ from accord.core.types import Job, Result
 from accord.engine.buffers import Fixed, MisfitError, leaves, spec
 from accord.engine.client import Answer, Request, Site, Work, as_tensor, check_finite, seed_torch
 from accord.engine.graphs import CaptureError, Recorder
-from accord.engine.lanes import Lanes, Planned
+from accord.engine.lanes import Lanes
 from accord.engine.resident import Resident
 from accord.engine.sequential import answer, one_thread
+from accord.engine.tables import Planned
 from accord.errors import DivergedError
 
 MOST_LANES = 128
@@ -65,25 +66,26 @@ class Batched:
                 return answers
             shared = self._share(request)
             waiting = self._planned(request, task)
-            while waiting:
-                size = self._block_size(request.task, len(waiting))
-                block, rest = waiting[:size], waiting[size:]
+            while waiting and request.task not in self._unfit:
+                block = waiting[: self._block_size(request.task, len(waiting))]
                 try:
-                    note(self._block(request, task, shared, block))
+                    found = self._block(request, task, shared, block)
                 except torch.cuda.OutOfMemoryError:
-                    self._drop_lanes(request.task)
-                    if size == 1:
-                        raise
-                    self.limit[request.task] = size // 2
+                    self._halve(request.task, len(block))
                     continue
                 except (CaptureError, MisfitError) as error:
                     self._give_up(request.task, str(error))
-                    block, rest = waiting, []
-                    note(self._one_by_one(request, [p.work for p in block]))
-                except Exception:  # some client's failure: one after another, it is that client's alone
+                    break
+                except Exception as error:
+                    # Perhaps one client's failure; one after another it is that client's alone.
                     self._drop_lanes(request.task)
-                    note(self._one_by_one(request, [p.work for p in block]))
-                waiting = rest
+                    found = self._one_by_one(request, [planned.work for planned in block])
+                    if all(answer.result is not None for answer in found):
+                        self._give_up(request.task, repr(error))
+                note(found)
+                waiting = waiting[len(block) :]
+            if waiting:
+                note(self._one_by_one(request, [planned.work for planned in waiting]))
         return answers
 
     def close(self) -> None:
@@ -207,6 +209,13 @@ class Batched:
             except DivergedError as error:
                 answers.append(Answer(client, None, str(error), fatal=True))
         return answers
+
+    def _halve(self, task: str, size: int) -> None:
+        """After running out of memory."""
+        self._drop_lanes(task)
+        self.limit[task] = max(size // 2, 1)
+        if size == 1:
+            self._give_up(task, "one client's recording alone does not fit into memory")
 
     def _give_up(self, task: str, reason: str) -> None:
         self._drop_lanes(task)

@@ -1,0 +1,94 @@
+"""A block's batches on the device, laid out before its first step; a counter there says which row is next.
+
+S steps, K lanes, B samples in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from accord.core.types import Batch, Job
+from accord.engine.client import Work, as_tensor
+
+Draws = dict[str, np.ndarray[Any, np.dtype[Any]]]
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One client's share of a request, with everything drawn."""
+
+    work: Work
+    job: Job
+    examples: int
+    batches: list[Rows]
+    draws: Draws
+
+
+class Tables:
+    """[S, K, B] what every step of every lane sees: rows of the data, positions, weights, and noise."""
+
+    def __init__(self, lanes: int, width: int, device: torch.device) -> None:
+        self.lanes, self.width, self.device = lanes, width, device
+        self.steps = 0
+        self.rows = self.index = self.weight = torch.zeros(0, device=device)
+        self.noise: dict[str, Tensor] = {}
+        self.next = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def fill(self, planned: Sequence[Planned], rows: Sequence[Rows]) -> bool:
+        """Lay out a block's batches, first step next; whether a table had to move."""
+        steps = max(len(p.batches) for p in planned)
+        index = np.zeros((steps, self.lanes, self.width), np.int64)
+        where = np.zeros_like(index)
+        weight = np.zeros(index.shape, np.float32)
+        for lane, (plan, own) in enumerate(zip(planned, rows, strict=True)):
+            for step, batch in enumerate(plan.batches):
+                index[step, lane, : len(batch)] = batch
+                weight[step, lane, : len(batch)] = 1
+            where[:, lane] = own[index[:, lane]]
+        tables: Draws = {"rows": where, "index": index, "weight": weight}
+        noise = {name: self._noise(name, planned, steps) for name in planned[0].draws}
+        moved = steps > self.steps or any(noise[n].shape[1:] != t.shape[1:] for n, t in self.noise.items())
+        if moved:  # room for half as many steps again, so that slightly longer blocks find it
+            self.steps = steps + steps // 2
+            for name, values in tables.items():
+                setattr(self, name, self._room(values))
+            self.noise = {name: self._room(values) for name, values in noise.items()}
+        for name, values in tables.items():
+            getattr(self, name)[:steps].copy_(torch.from_numpy(values))
+        for name, values in noise.items():
+            self.noise[name][:steps].copy_(torch.from_numpy(values))
+        self.next.zero_()
+        return moved
+
+    def batches(self, x: Tensor, y: Tensor, lanes: int) -> list[Batch]:
+        """The next step of the first `lanes` lanes, gathered together."""
+        rows, index, weight = (t.index_select(0, self.next)[0, :lanes] for t in (self.rows, self.index, self.weight))
+        noise = {name: t.index_select(0, self.next)[0, :lanes] for name, t in self.noise.items()}
+        flat = rows.reshape(-1)
+        all_x = x.index_select(0, flat).view(*rows.shape, *x.shape[1:])
+        all_y = y.index_select(0, flat).view(rows.shape)
+        self.next.add_(1)
+        return [
+            Batch(all_x[k], all_y[k], weight[k], index[k], {name: t[k] for name, t in noise.items()})
+            for k in range(lanes)
+        ]
+
+    def _room(self, values: np.ndarray[Any, Any]) -> Tensor:
+        like = as_tensor(values[:1], self.device)
+        return like.new_zeros(self.steps, *like.shape[1:])
+
+    def _noise(self, name: str, planned: Sequence[Planned], steps: int) -> np.ndarray[Any, Any]:
+        drawn = [p.draws[name] for p in planned]
+        shape = np.max([d.shape[1:] for d in drawn], axis=0).astype(int) if drawn[0].ndim > 1 else ()
+        table = np.zeros((steps, self.lanes, *shape), drawn[0].dtype)
+        for lane, values in enumerate(drawn):
+            corner: tuple[Any, ...] = (slice(len(values)), lane, *(slice(n) for n in values.shape[1:]))
+            table[corner] = values
+        return table
