@@ -79,7 +79,8 @@ class Runner:
         self.first = options.rounds + 1  # the second half of the run: FedUFO's second stage
         self.executor = self.federation.executor(lambda done, total: None)
         self.store = ClientStore(folder / name, self.federation.train_data.sizes, 1 << 30)
-        self.state = self.federation._first_state(None, self.store, self.executor)
+        start = self.federation._exchange(self.executor, self.store, 0)
+        self.state = self.federation._first_state(None, self.store, start)
 
     def round(self, turn: int) -> Seconds:
         """The next round."""

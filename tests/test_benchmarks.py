@@ -1,0 +1,35 @@
+"""The benchmarks still run; their figures are nobody's business here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_methods_are_measured_against_fedavg(tmp_path: Path) -> None:
+    small = ["--model", "2nn", "--clients", "2", "--samples", "8", "--batch", "4", "--epochs", "1", "--rounds", "1"]
+    where = tmp_path / "found.json"
+    shown = run("benchmarks/bench_methods.py", "--algorithms", "fedbr,fedufo", *small, "--json", str(where))
+    assert "| fedbr |" in shown
+    assert set(json.loads(where.read_text())["methods"]) == {"fedavg", "fedbr", "fedufo"}
+
+
+def test_a_grid_is_run_and_read_at_a_round(tmp_path: Path) -> None:
+    settings = ["rounds=2", "data.limit=60", "partition.clients=3", "partition.name=iid", "checkpoint.every=0"]
+    sets = [word for setting in settings for word in ("--set", setting)]
+    grid = ["--jobs", "1", "--algorithms", "fedavg", "--seeds", "0", "--out", str(tmp_path), "--name", "grid"]
+    run("benchmarks/run_grid.py", *grid, *sets)
+    shown = run("benchmarks/table_at_round.py", str(tmp_path / "grid"), "--round", "2", "--last", "2")
+    assert "| fedavg | 1 |" in shown
