@@ -240,8 +240,8 @@ def main() -> None:
             )
         print(f"| floor ({moved / 1e6:.0f} MB, {flops / 1e9:.1f} GFLOP) | {least:.3f} | | |\n", flush=True)
         results["milliseconds"][name] = {**found, "floor": least}
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        if options.json:  # after every case: a run that is cut off keeps what it has
+            options.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":
