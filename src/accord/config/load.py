@@ -28,9 +28,9 @@ _NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoin
 _DATA_NOT_HASHED = ("dir", "download")
 
 
-def load_config(path: Path | None = None, sets: Sequence[str] = ()) -> RunConfig:
+def load_config(path: Path | str | None = None, sets: Sequence[str] = ()) -> RunConfig:
     """The file's configuration, or the defaults, with changes; a ConfigError lists all problems at once."""
-    given = read_toml(path) if path is not None else {}
+    given = read_toml(Path(path)) if path is not None else {}
     problems = Problems()
     merged = overlay(RunConfig, given, parse_sets(sets, problems))
     return _checked(merged, problems, str(path) if path is not None else "")
