@@ -15,7 +15,7 @@ from accord.config import load_config
 if TYPE_CHECKING:
     from accord.engine.profile import Profile
 
-WIDTH = 16  # of a bar for all of the time: the table fits a terminal of 80 columns
+WIDTH = 16  # of a full bar
 
 
 def profile(
@@ -42,8 +42,9 @@ def table(found: Profile, method: str) -> Table:
     from accord.engine.profile import CLIENT, PHASES
 
     made = Table(title=f"{method}: {found.total:.3f} s a round (mean of {found.rounds})", title_justify="left")
-    for heading in ("where", "phase", "seconds", "share", "", "what"):
-        made.add_column(heading, justify="right" if heading in ("seconds", "share") else "left")
+    for heading, width in (("where", 7), ("phase", 10), ("seconds", 7), ("share", 6), ("", WIDTH)):
+        made.add_column(heading, justify="right" if heading in ("seconds", "share") else "left", min_width=width)
+    made.add_column("what")  # the only column that gives way on a narrow terminal
     for phase, meaning in PHASES.items():
         seconds = found.seconds[phase]
         share = seconds / max(found.total, 1e-12)
