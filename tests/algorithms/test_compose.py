@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,14 +27,6 @@ from accord.parts.contrast import Decorrelation
 from accord.parts.distill import NotTrueDistillation
 from accord.parts.registry import PARTS, check_together
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny(factory: Any, options: dict[str, Any] | None = None, executor: Any = None, **setup: Any) -> TinyRun:

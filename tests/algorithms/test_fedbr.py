@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,14 +28,6 @@ from support.reference import Params, gradient, samples
 
 COHORTS = ([0, 2], [1, 3], [0, 1])
 CLASSES = 3
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny(options: dict[str, Any] | None = None, factory: Any = fedbr, executor: Any = None, **setup: Any) -> TinyRun:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,6 @@ from accord.parts.mlp import init_mlp, mlp
 from accord.parts.pseudo import Contribute, PseudoData, balanced_picks, share_of, uniform_picks
 from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
 from support.reference import samples
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny(options: dict[str, Any]) -> TinyRun:

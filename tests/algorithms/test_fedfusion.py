@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -33,14 +32,6 @@ from support.reference import Params, gradient, samples
 COHORTS = ([0, 2], [1, 3], [0, 1])
 CHANNELS = 3
 OPERATORS = ["conv", "multi", "single"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def small(norm: bool = False) -> Model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,14 +29,6 @@ from support.fedrane import (
     bargain_reference,
     train_reference,
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run_of(data: FederatedData, model: Model | None = None, setup: Any = None, **kwargs: Any) -> TinyRun:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -24,14 +23,6 @@ from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, ti
 from support.reference import Params, forward, gradient, samples
 
 COHORTS = ([0, 2], [1, 3], [0, 1])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny tensors: threads only wait for each other
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny(factory: Any, **setup: Any) -> TinyRun:

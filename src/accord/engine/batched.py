@@ -91,6 +91,7 @@ class Batched:
     def close(self) -> None:
         """Give the memory back."""
         self._lanes.clear()
+        self._known.clear()
         self._shared.clear()
 
     def _one_by_one(self, request: Request, works: Iterable[Work]) -> list[Answer]:
