@@ -199,8 +199,14 @@ def variants() -> dict[str, Callable[[Case, int], float]]:
         "accord batched, fp32": lambda case, n: ours(case, batched(), n, "fp32"),
         "accord batched, tf32": lambda case, n: ours(case, batched(), n),
         "accord batched, tf32, channels last": lambda case, n: ours(case, batched(), n, channels_last=True),
+        "accord batched, tf32, channels last, compiled": lambda case, n: ours(
+            case, batched(), n, channels_last=True, compiled=True
+        ),
         "accord batched, bf16": lambda case, n: ours(case, batched(), n, bf16=True),
         "accord batched, bf16, channels last": lambda case, n: ours(case, batched(), n, bf16=True, channels_last=True),
+        "accord batched, bf16, channels last, compiled": lambda case, n: ours(
+            case, batched(), n, bf16=True, channels_last=True, compiled=True
+        ),
     }
     return rows
 

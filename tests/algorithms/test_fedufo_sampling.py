@@ -89,7 +89,7 @@ def accuracy(run: TinyRun, client: int) -> float:
 
 def test_fresh_performance_is_that_of_the_present_model(float64: None) -> None:
     """Every client in every round of stage two, before that nothing is known."""
-    run = tiny(stage_one_rounds=2, rounds=4, sampler=Uniform(2), lr=0.5)
+    run = tiny(performance="fresh", stage_one_rounds=2, rounds=4, sampler=Uniform(2), lr=0.5)
     run.rounds(2)
     assert run.state["performance"]["accuracy"].tolist() == [-1.0] * 4
     for _ in range(2):

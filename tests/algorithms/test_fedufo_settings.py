@@ -65,7 +65,7 @@ def test_rows_and_presets() -> None:
         method = tiny(terms=terms).algorithm
         assert [part.name for part in method.local.parts] == ["CrossEntropy", *names]  # type: ignore[attr-defined]
     for terms in ("cgl", "uad+cgl"):
-        assert "performance" in tiny(terms=terms, dynamic=True).algorithm.tasks
+        assert "performance" in tiny(terms=terms, dynamic=True, performance="fresh").algorithm.tasks
 
 
 @pytest.mark.parametrize("factory", [fedufo, feduad])

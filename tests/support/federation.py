@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,7 @@ def tiny_model(
     classes: int = CLASSES,
     seed: int = 0,
     device: str = "cpu",
+    form: Mapping[str, bool] | None = None,
     **settings: Any,
 ) -> Model:
     """A network drawn from a fixed seed."""
@@ -61,7 +64,7 @@ def tiny_model(
         settings = {"hidden": (5,), **settings}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Model(MODELS[name](shape, classes, **settings), device)
+        return Model(MODELS[name](shape, classes, **settings), device, **(form or {}))
 
 
 class Everyone:
@@ -130,6 +133,8 @@ class TinyRun:
         site = Site(self.data, self.key, self.model.device, with_test)
         self.executor: Executor = executor(site, self.algorithm.tasks)
         where = folder or Path(tempfile.mkdtemp(prefix="accord-test-"))
+        if folder is None:
+            weakref.finalize(self, shutil.rmtree, where, ignore_errors=True)
         self.store = ClientStore(where, self.data.sizes, 1 << 30)
         self.round = 0
         self.replies: Replies | None = None

@@ -125,6 +125,7 @@ class MixedWithMeans(MeansPart):
 class TaylorMix(MeansPart):
     """FedMix: mixing to first order."""
 
+    compiles = False
     as_published: bool
 
     def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:

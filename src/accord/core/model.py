@@ -19,6 +19,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from accord.core.tensors import Tree, ordered
 from accord.errors import ConfigError
+from accord.models.convolution import with_products
 from accord.models.network import Classifier, Fuse
 from accord.models.pooling import with_frozen_pools
 
@@ -84,6 +85,7 @@ class Model:
         *,
         bf16: bool = False,
         channels_last: bool = False,
+        compiled: bool = False,
     ) -> None:
         if not hasattr(network, "logits_and_features"):
             raise ConfigError(
@@ -92,9 +94,11 @@ class Model:
             )
         network = copy.deepcopy(network).to(device).requires_grad_(False)
         self.device = torch.device(device)
-        self.bf16, self.channels_last = bf16, channels_last
+        self.bf16, self.channels_last, self.compiled = bf16, channels_last, compiled
         frozen = with_frozen_pools(copy.deepcopy(network))
-        self._train, self._reference, self._maps = _Both(network), _Both(frozen), _Maps(frozen)
+        trained = with_products(copy.deepcopy(network)) if compiled and not bf16 else network
+        self.network = network  # the template
+        self._train, self._reference, self._maps = _Both(trained), _Both(frozen), _Maps(frozen)
         self._train.train()
         frozen.eval()
         kinds = dict(network.named_modules())
@@ -115,10 +119,9 @@ class Model:
         self.couples_batch = any(isinstance(module, _BatchNorm) for module in network.modules())
         self.num_features = int(getattr(network, "num_features", 0))
 
-    @property
-    def network(self) -> nn.Module:
-        """The template module (training mode)."""
-        return self._train.network
+    def computing(self, network: nn.Module) -> Model:
+        """Another network on the same device, in the same precision and layout."""
+        return Model(network, self.device, bf16=self.bf16, channels_last=self.channels_last, compiled=self.compiled)
 
     def init(self) -> tuple[Tree, Tree]:
         """Parameters and buffers the module was made with; whoever makes it seeds its initialisers."""
@@ -181,6 +184,8 @@ class Model:
         """Weights in bf16, all at once; those of norm layers stay, their sums need the precision."""
         names = [f"network.{name}" for name in sorted(self._weights - set(self.norm_names))]
         names = [name for name in names if values[name].dtype == torch.float32]
+        if torch.compiler.is_compiling():  # the compiler fuses conversions; of `_Round` torch 2.11 loses the gradient
+            return {**values, **{name: values[name].bfloat16() for name in names}}
         rounded = cast(tuple[Tensor, ...], _Round.apply(*(values[name] for name in names)))  # type: ignore[no-untyped-call]
         return {**values, **dict(zip(names, rounded, strict=True))}
 

@@ -83,7 +83,13 @@ class SGD:
 
 
 def _laid_out_as(tensor: Tensor, other: Tensor) -> Tensor:
-    return tensor if tensor.stride() == other.stride() else torch.empty_like(other).copy_(tensor)
+    """The fused kernel wants equal strides, also along dimensions of length 1, where they mean nothing."""
+    if tensor.stride() == other.stride():
+        return tensor
+    places = zip(tensor.shape, tensor.stride(), other.stride(), strict=True)
+    if all(length == 1 or mine == theirs for length, mine, theirs in places):
+        return tensor.as_strided(other.shape, other.stride())
+    return torch.empty_like(other).copy_(tensor)
 
 
 @dataclass(frozen=True)

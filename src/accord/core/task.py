@@ -6,14 +6,17 @@ overwrite its tensors. Nothing else survives: what a client must remember is ret
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from accord.core.compiling import compiled
 from accord.core.model import Model, Out
 from accord.core.optim import SGD, Optimizer, clip_by_norm
 from accord.core.plan import Plan
@@ -67,6 +70,8 @@ class View(NamedTuple):
 @dataclass(frozen=True)
 class Part:
     """One idea, client and server half together. Override what is needed; the fields are its configuration."""
+
+    compiles: ClassVar[bool] = True  # False: its loss uses a gradient of its own, which torch.compile cannot derive
 
     @property
     def name(self) -> str:
@@ -218,14 +223,12 @@ class LocalTraining:
         }
         params = {tree: {**carry["train"][tree], **leaves[tree]} for tree in active}
         with torch.enable_grad():
-            out = self.forward(self.model, job, carry, params, batch)
-            view = View(self.model, job, carry, params, out, batch)
-            terms = [term for part in self.parts if (term := part.loss(view)) is not None]
-            loss = terms[0]
-            for term in terms[1:]:
-                loss = loss + term
+            compiles = self.model.compiled and all(part.compiles for part in self.parts)
+            objective = compiled(_objective) if compiles else _objective
+            loss, *sums = objective(self, job, carry, params, batch)
             flat = [leaf for tensors in leaves.values() for leaf in tensors.values()]
-            grads_flat = iter(torch.autograd.grad(loss, flat, allow_unused=True, materialize_grads=True))
+            one = _one(loss.dtype, loss.device)
+            grads_flat = iter(torch.autograd.grad(loss, flat, one, allow_unused=True, materialize_grads=True))
         grads: Trees = {tree: {name: next(grads_flat) for name in tensors} for tree, tensors in leaves.items()}
         for part in self.parts:
             grads = part.grad(job, carry, grads)
@@ -235,9 +238,7 @@ class LocalTraining:
             self.optimizer.update(tensors, grads[tree], carry["optimizer"][tree], job.info["lr"])
         for part in self.parts:
             part.after(self.model, job, carry, batch)
-        seen = batch.weight.sum()
-        carry["metrics"]["loss"].addcmul_(loss.detach(), seen)
-        carry["metrics"]["seen"].add_(seen)
+        torch._foreach_add_([carry["metrics"]["loss"], carry["metrics"]["seen"]], sums)
         return carry
 
     def finish(self, job: Job, carry: Carry) -> Result:
@@ -270,6 +271,24 @@ class LocalTraining:
         params, buffers = judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
         logits = self.model.reference(params, buffers, job.data.test_x).logits
         return (logits.argmax(1) == job.data.test_y).sum().double()
+
+
+def _objective(
+    task: LocalTraining, job: Job, carry: Carry, params: Trees, batch: Batch
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum of the parts' losses, and what to add to the metrics: all that `torch.compile` may fuse."""
+    out = task.forward(task.model, job, carry, params, batch)
+    view = View(task.model, job, carry, params, out, batch)
+    losses = [part.loss(view) for part in task.parts]
+    loss = functools.reduce(operator.add, [term for term in losses if term is not None])
+    seen = batch.weight.sum(dtype=torch.float64)
+    return loss, loss.detach() * seen, seen
+
+
+@functools.cache
+def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The gradient of a loss with respect to itself; torch would fill a new tensor in every step."""
+    return torch.ones((), dtype=dtype, device=device)
 
 
 def check_parts(parts: Sequence[Part]) -> tuple[Part, ...]:

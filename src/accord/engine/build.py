@@ -12,6 +12,7 @@ from torch import nn
 
 from accord.algorithms import ALGORITHMS
 from accord.core.algorithm import Algorithm, Sampler, Setup
+from accord.core.compiling import check_compiler
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam, Optimizer, Schedule
@@ -114,7 +115,13 @@ def fits(data: FederatedData, device: torch.device, share: float = 0.1) -> bool:
 
 def build_model(config: RunConfig, data: FederatedData, network: nn.Module | None, device: torch.device) -> Model:
     """The named model, drawn from the run's seed; or the user's own, with the weights it came with."""
-    form = {"bf16": config.precision == "bf16", "channels_last": config.channels_last}
+    if config.compile:
+        check_compiler(device)
+    form = {
+        "bf16": config.precision == "bf16",
+        "channels_last": config.channels_last,
+        "compiled": config.compile,
+    }
     if network is not None:
         return Model(network, device, **form)
     with torch.random.fork_rng(devices=[]):

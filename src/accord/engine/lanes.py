@@ -106,7 +106,7 @@ class Lanes:
         if len(clients) > self.tables.lanes:
             self.tables = Tables(len(clients), self.width, self.recorder.device)
             self.forget()
-        if clients[0].batches and self.tables.fill(clients, [data.rows(p.work.client) for p in clients]):
+        if clients[0].batches and self.tables.fill(clients, [data.rows(p.work.client) for p in clients], data.y):
             self.forget()
         if self._seated:
             self._begin(shared, data, clients[: self._seated])
@@ -163,7 +163,7 @@ class Lanes:
         return Result(reply, memory, {name: next(fresh) for name in result.metrics})
 
     def _step(self, shared: Trees, data: Resident, size: int) -> None:
-        batches = self.tables.batches(data.x, data.y, size)
+        batches = self.tables.batches(data.x, size)
         none = nothing(data)
         self.recorder.side_by_side(
             [partial(lane.step, shared, none, batch) for lane, batch in zip(self.lanes[:size], batches, strict=True)]

@@ -32,27 +32,31 @@ class Planned:
 
 
 class Tables:
-    """[S, K, B] what every step of every lane sees: rows of the data, positions, weights, and noise."""
+    """What every step of every lane sees.
+
+    `numbers` [S, 3, K, B] holds rows of the data, positions in the client's own and labels, so that one kernel looks
+    all three up; weights and noise are [S, K, ...].
+    """
 
     def __init__(self, lanes: int, width: int, device: torch.device) -> None:
         self.lanes, self.width, self.device = lanes, width, device
         self.steps = 0
-        self.rows = self.index = self.weight = torch.zeros(0, device=device)
+        self.numbers = self.weight = torch.zeros(0, device=device)
         self.noise: dict[str, Tensor] = {}
         self.next = torch.zeros(1, dtype=torch.int64, device=device)
 
-    def fill(self, planned: Sequence[Planned], rows: Sequence[Rows]) -> bool:
+    def fill(self, planned: Sequence[Planned], rows: Sequence[Rows], y: Tensor) -> bool:
         """Lay out a block's batches, first step next; whether a table had to move."""
         steps = max(len(p.batches) for p in planned)
-        index = np.zeros((steps, self.lanes, self.width), np.int64)
-        where = np.zeros_like(index)
+        numbers = np.zeros((steps, 3, self.lanes, self.width), np.int64)
+        where, index = numbers[:, 0], numbers[:, 1]
         weight = np.zeros(index.shape, np.float32)
         for lane, (plan, own) in enumerate(zip(planned, rows, strict=True)):
             for step, batch in enumerate(plan.batches):
                 index[step, lane, : len(batch)] = batch
                 weight[step, lane, : len(batch)] = 1
             where[:, lane] = own[index[:, lane]]
-        tables: Draws = {"rows": where, "index": index, "weight": weight}
+        tables: Draws = {"numbers": numbers, "weight": weight}
         noise = {name: self._noise(name, planned, steps) for name in planned[0].draws}
         moved = steps > self.steps or any(noise[n].shape[1:] != t.shape[1:] for n, t in self.noise.items())
         if moved:  # room for half as many steps again, so that slightly longer blocks find it
@@ -64,19 +68,19 @@ class Tables:
             getattr(self, name)[:steps].copy_(torch.from_numpy(values))
         for name, values in noise.items():
             self.noise[name][:steps].copy_(torch.from_numpy(values))
+        self.numbers[:steps, 2] = y[self.numbers[:steps, 0]]
         self.next.zero_()
         return moved
 
-    def batches(self, x: Tensor, y: Tensor, lanes: int) -> list[Batch]:
+    def batches(self, x: Tensor, lanes: int) -> list[Batch]:
         """The next step of the first `lanes` lanes, gathered together."""
-        rows, index, weight = (t.index_select(0, self.next)[0, :lanes] for t in (self.rows, self.index, self.weight))
+        rows, index, labels = self.numbers.index_select(0, self.next)[0, :, :lanes]
+        weight = self.weight.index_select(0, self.next)[0, :lanes]
         noise = {name: t.index_select(0, self.next)[0, :lanes] for name, t in self.noise.items()}
-        flat = rows.reshape(-1)
-        all_x = x.index_select(0, flat).view(*rows.shape, *x.shape[1:])
-        all_y = y.index_select(0, flat).view(rows.shape)
+        all_x = x.index_select(0, rows.reshape(-1)).view(*rows.shape, *x.shape[1:])
         self.next.add_(1)
         return [
-            Batch(all_x[k], all_y[k], weight[k], index[k], {name: t[k] for name, t in noise.items()})
+            Batch(all_x[k], labels[k], weight[k], index[k], {name: t[k] for name, t in noise.items()})
             for k in range(lanes)
         ]
 

@@ -56,7 +56,7 @@ def orthonormal_head(model: Model) -> Model:
         )
     parent, _, leaf = name.rpartition(".")
     setattr(network.get_submodule(parent), leaf, UnitHead(orthonormal_rows(head.weight.detach())))
-    return Model(network, model.device)
+    return model.computing(network)
 
 
 def orthonormal_rows(weight: Tensor) -> Tensor:
