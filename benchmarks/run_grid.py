@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -42,11 +43,24 @@ def carry_out(entry: Entry) -> str:
     return f"{entry.label}: {found}, {time.perf_counter() - begin:.0f} s"
 
 
+def end_with(parent: int) -> None:
+    """Stop when the process that started this one is gone: a grid that is killed leaves nobody at work."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def carry_out_all(entries: Sequence[Entry], jobs: int, device: str) -> None:
     # On the CPU one process per run: one that fails or leaks takes nobody with it. On a GPU starting up takes longer
     # than many a run, so processes stay; and a process that was forked cannot use it.
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1 if device == "cpu" else None) as pool:
+    once = 1 if device == "cpu" else None
+    watched = {"initializer": end_with, "initargs": (os.getpid(),)}
+    with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=once, **watched) as pool:
         for future in as_completed([pool.submit(carry_out, entry) for entry in entries]):
             print(future.result(), flush=True)
 
