@@ -91,7 +91,7 @@ def local(case: Case, data: FederatedData, steps: int, **form: bool) -> Any:
 def per_step(run: Callable[[str], None], lengths: Lengths, repeats: int) -> float:
     """Milliseconds of one step, by difference."""
     times: dict[str, list[float]] = {"short": [], "long": []}
-    for name in ("short", "long") * 2:
+    for name in ("short", "long") * 3:
         run(name)  # recording, and everything that is set up once
     for _ in range(repeats):
         for name in times:
