@@ -227,7 +227,7 @@ class LocalTraining:
             objective = compiled(_objective) if compiles else _objective
             loss, *sums = objective(self, job, carry, params, batch)
             flat = [leaf for tensors in leaves.values() for leaf in tensors.values()]
-            one = _one(loss.dtype, loss.device)
+            one = _one(loss.dtype, loss.device) if compiles else None
             grads_flat = iter(torch.autograd.grad(loss, flat, one, allow_unused=True, materialize_grads=True))
         grads: Trees = {tree: {name: next(grads_flat) for name in tensors} for tree, tensors in leaves.items()}
         for part in self.parts:
@@ -287,7 +287,10 @@ def _objective(
 
 @functools.cache
 def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The gradient of a loss with respect to itself; torch would fill a new tensor in every step."""
+    """The gradient of a loss with respect to itself; torch would fill a new tensor in every step.
+
+    Only for compiled steps: given one, torch first imports symbolic algebra, 0.1 GiB in every process.
+    """
     return torch.ones((), dtype=dtype, device=device)
 
 
