@@ -1,6 +1,6 @@
 """One local SGD step of all clients of a block on a GPU, in milliseconds: one after another, and side by side.
 
-    python benchmarks/bench_step.py [--cases cnn10,cnn100,cnn10b64,vgg11] [--json FILE]
+    python benchmarks/bench_step.py [--cases cnn10,cnn100,cnn10b64,vgg11] [--rows compiled,bare] [--json FILE]
 
 The time of a step is the difference of a long and a short round divided by the difference in steps, so what a round
 costs once (loading, answers) is not in it. The floor is the larger of the bytes that must move (weights read by the
@@ -15,7 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def local(case: Case, data: FederatedData, steps: int, **form: bool) -> Any:
 def per_step(run: Callable[[str], None], lengths: Lengths, repeats: int) -> float:
     """Milliseconds of one step, by difference."""
     times: dict[str, list[float]] = {"short": [], "long": []}
-    for name in ("short", "long") * 3:
+    for name in ("long", "short") * 3:
         run(name)  # recording, and everything that is set up once
     for _ in range(repeats):
         for name in times:
@@ -114,15 +114,18 @@ def ours(
 ) -> float:
     """One of our executors."""
     data = data_of(case)
-    tasks = {name: local(case, data, n, **form) for name, n in zip(("short", "long"), lengths, strict=True)}
-    params, buffers = tasks["short"].model.init()
+    task = local(case, data, lengths[1], **form)
+    plans = {name: replace(task.plan, steps=n) for name, n in zip(("short", "long"), lengths, strict=True)}
+    params, buffers = task.model.init()
     shared = {"model": params, "buffers": buffers}
+    tasks = {"train": task}
     with numerics(precision):
         executor = make(Site(data, Key(0), DEVICE), tasks)
 
         def run(name: str) -> None:
+            tasks["train"] = replace(task, plan=plans[name])  # another plan; what was recorded or compiled stays
             works = [Work(client, {}, None) for client in range(case.clients)]
-            answers = executor.run(Request(name, 0, 0.01, shared, works))
+            answers = executor.run(Request("train", 0, 0.01, shared, works))
             assert all(answer.result is not None for answer in answers), answers[0].error
 
         found = per_step(run, lengths, repeats)
@@ -214,6 +217,7 @@ def variants() -> dict[str, Callable[[Case, int], float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--rows", default="", help="only rows with one of these words in their title")
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--json", type=Path, default=None)
     options = parser.parse_args()
@@ -234,6 +238,8 @@ def main() -> None:
         print("|---|---|---|---|")
         found: dict[str, float] = {}
         for title, measure in variants().items():
+            if not any(word in title for word in options.rows.split(",")):
+                continue
             try:
                 found[title] = measure(case, options.repeats)
             except Exception as error:  # one variant that fails must not cost the table

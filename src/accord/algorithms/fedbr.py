@@ -160,9 +160,7 @@ class BiasReduction(Part):
         return ({"projector": carry[self.name]["projector"]} if self.maximises else {}), {}
 
     def _max_step(self, job: Job, corner: Corner, features: Tensor, weight: Tensor) -> None:
-        leaves = {name: t.detach().requires_grad_() for name, t in corner["projector"].items()}
-        slopes = torch.autograd.grad(-l_con(leaves, features, weight, self.tau), list(leaves.values()))
-        descent = dict(zip(leaves, slopes, strict=True))
+        descent = torch.func.grad(lambda tree: -l_con(tree, features, weight, self.tau))(corner["projector"])
         descent = clip_by_norm(descent, self.clip) if self.clip else descent
         self.optimizer.update(corner["projector"], descent, corner["optimizer"], job.info["lr"])
 

@@ -125,7 +125,7 @@ class MixedWithMeans(MeansPart):
 class TaylorMix(MeansPart):
     """FedMix: mixing to first order."""
 
-    compiles = False
+    stacks = False  # the loss holds a gradient of its own
     as_published: bool
 
     def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:

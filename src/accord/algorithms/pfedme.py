@@ -41,6 +41,7 @@ from accord.settings import NOT_NEGATIVE, POSITIVE, AtLeast, Search
 class MoreauEnvelope(Part):
     """theta and its inner steps; the model itself is only pulled towards it."""
 
+    stacks = False  # `forward` hands on what `before` computed
     lam: float
     inner_steps: int
     personal_lr: float

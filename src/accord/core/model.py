@@ -17,11 +17,11 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from accord.core.tensors import Tree, ordered
+from accord.core.tensors import Tree, is_stacked, ordered
 from accord.errors import ConfigError
-from accord.models.convolution import with_products
 from accord.models.network import Classifier, Fuse
 from accord.models.pooling import with_frozen_pools
+from accord.models.stackable import stackable
 
 NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
@@ -48,8 +48,16 @@ class _Round(torch.autograd.Function):
     """Many tensors to bf16 in one kernel, and their gradients back in one; autocast takes one for each."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
         return _converted(tensors, torch.bfloat16)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Any, Any]:
+        return tuple(tensor.bfloat16() for tensor in tensors), in_dims
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
@@ -95,9 +103,10 @@ class Model:
         network = copy.deepcopy(network).to(device).requires_grad_(False)
         self.device = torch.device(device)
         self.bf16, self.channels_last, self.compiled = bf16, channels_last, compiled
-        frozen = with_frozen_pools(copy.deepcopy(network))
-        trained = with_products(copy.deepcopy(network)) if compiled and not bf16 else network
         self.network = network  # the template
+        trained, frozen = copy.deepcopy(network), with_frozen_pools(copy.deepcopy(network))
+        if compiled:
+            trained, frozen = stackable(trained), stackable(frozen)
         self._train, self._reference, self._maps = _Both(trained), _Both(frozen), _Maps(frozen)
         self._train.train()
         frozen.eval()
@@ -181,16 +190,19 @@ class Model:
             return functional_call(wrapped, self._rounded(values) if self.bf16 else values, (self._laid(x), *more))
 
     def _rounded(self, values: Tree) -> Tree:
-        """Weights in bf16, all at once; those of norm layers stay, their sums need the precision."""
+        """Weights in bf16, all at once; those of norm layers stay, their sums need the precision.
+
+        Those of a stack of clients are left to its layers.
+        """
         names = [f"network.{name}" for name in sorted(self._weights - set(self.norm_names))]
-        names = [name for name in names if values[name].dtype == torch.float32]
-        if torch.compiler.is_compiling():  # the compiler fuses conversions; of `_Round` torch 2.11 loses the gradient
-            return {**values, **{name: values[name].bfloat16() for name in names}}
+        names = [name for name in names if values[name].dtype == torch.float32 and not is_stacked(values[name])]
+        if not names:
+            return values
         rounded = cast(tuple[Tensor, ...], _Round.apply(*(values[name] for name in names)))  # type: ignore[no-untyped-call]
         return {**values, **dict(zip(names, rounded, strict=True))}
 
     def _laid(self, tensor: Tensor) -> Tensor:
-        images = self.channels_last and tensor.dim() == 4
+        images = self.channels_last and tensor.dim() == 4 and not is_stacked(tensor)
         return tensor.contiguous(memory_format=torch.channels_last) if images else tensor
 
     def _precision(self) -> AbstractContextManager[object]:

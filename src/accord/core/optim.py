@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from accord.core.tensors import Tree, Trees, zeros_like
+from accord.core.tensors import Tree, Trees, is_stacked, zeros_like
 from accord.errors import ConfigError
 
 
@@ -32,6 +32,8 @@ class Optimizer(Protocol):
 @dataclass(frozen=True)
 class SGD:
     """w <- w - lr * v with v <- momentum * v + (g + weight_decay * w); v starts as the first gradient."""
+
+    elementwise: ClassVar[bool] = True  # every number moves by its own gradient alone
 
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -57,10 +59,15 @@ class SGD:
             if self.momentum:
                 velocity = state["velocity"][name].mul_(self.momentum).add_(grad)
                 grad = grad.add(velocity, alpha=self.momentum) if self.nesterov else velocity
-            param.addcmul_(grad, lr, value=-1)
+            if is_stacked(param):
+                param.sub_(grad * lr)  # torch.vmap has no rule for the other
+            else:
+                param.addcmul_(grad, lr, value=-1)
 
     def _fuses(self, lr: Tensor) -> bool:
         """Where torch's fused kernel is the faster one; on a GPU it reads no other rate than single precision."""
+        if is_stacked(lr):
+            return False  # the compiler will fuse it
         if lr.device.type == "cuda":
             return lr.dtype == torch.float32
         return lr.device.type == "cpu" and bool(self.momentum or self.weight_decay)

@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accord.core.compiling import compiled
 from accord.core.model import Model, Out
 from accord.core.optim import SGD, Optimizer, clip_by_norm
 from accord.core.plan import Plan
-from accord.core.tensors import Tree, Trees, clone, ordered, ordered_trees
+from accord.core.tensors import Tree, Trees, add_to, clone, ordered, ordered_trees
 from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
 from accord.errors import ConfigError
 
@@ -71,7 +70,7 @@ class View(NamedTuple):
 class Part:
     """One idea, client and server half together. Override what is needed; the fields are its configuration."""
 
-    compiles: ClassVar[bool] = True  # False: its loss uses a gradient of its own, which torch.compile cannot derive
+    stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced at once (see core/compiling.py)
 
     @property
     def name(self) -> str:
@@ -213,33 +212,60 @@ class LocalTraining:
 
     def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
         """One optimizer step; the hooks run in the order of the list."""
+        batch = self.prepare(job, carry, batch)
+        leaves = trained(carry)
+        with torch.enable_grad():
+            loss, *sums = self.objective(job, carry, leaves, batch)
+            grads = gradients(loss, leaves)
+        self.move(job, carry, batch, grads, sums)
+        return carry
+
+    def prepare(self, job: Job, carry: Carry, batch: Batch) -> Batch:
+        """What comes before the gradient."""
         for part in self.parts:
             batch = part.batch(job, carry[part.name], batch)
         for part in self.parts:
             part.before(self.model, job, carry, batch)
-        active: Trees = carry["active"]
-        leaves = {
-            tree: {name: t.detach().requires_grad_() for name, t in tensors.items()} for tree, tensors in active.items()
-        }
-        params = {tree: {**carry["train"][tree], **leaves[tree]} for tree in active}
-        with torch.enable_grad():
-            compiles = self.model.compiled and all(part.compiles for part in self.parts)
-            objective = compiled(_objective) if compiles else _objective
-            loss, *sums = objective(self, job, carry, params, batch)
-            flat = [leaf for tensors in leaves.values() for leaf in tensors.values()]
-            one = _one(loss.dtype, loss.device) if compiles else None
-            grads_flat = iter(torch.autograd.grad(loss, flat, one, allow_unused=True, materialize_grads=True))
-        grads: Trees = {tree: {name: next(grads_flat) for name in tensors} for tree, tensors in leaves.items()}
+        return batch
+
+    def objective(self, job: Job, carry: Carry, leaves: Trees, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The sum of the parts' losses, and what to add to the metrics."""
+        params = {tree: {**carry["train"][tree], **own} for tree, own in leaves.items()}
+        out = self.forward(self.model, job, carry, params, batch)
+        view = View(self.model, job, carry, params, out, batch)
+        losses = [part.loss(view) for part in self.parts]
+        loss = functools.reduce(operator.add, [term for term in losses if term is not None])
+        seen = batch.weight.sum(dtype=torch.float64)
+        return loss, loss.detach() * seen, seen
+
+    def move(self, job: Job, carry: Carry, batch: Batch, grads: Trees, sums: Sequence[Tensor]) -> None:
+        """What comes after the gradient."""
         for part in self.parts:
             grads = part.grad(job, carry, grads)
-        for tree, tensors in active.items():
+        for tree, tensors in carry["active"].items():
             if self.clip and tensors:
                 grads[tree] = clip_by_norm(grads[tree], self.clip)
             self.optimizer.update(tensors, grads[tree], carry["optimizer"][tree], job.info["lr"])
         for part in self.parts:
             part.after(self.model, job, carry, batch)
-        torch._foreach_add_([carry["metrics"]["loss"], carry["metrics"]["seen"]], sums)
-        return carry
+        add_to([carry["metrics"]["loss"], carry["metrics"]["seen"]], sums)
+
+    @property
+    def moves_alike(self) -> bool:
+        """Whether `move` does no more than an optimizer that treats every number alike: it can be compiled too."""
+        alike: bool = getattr(self.optimizer, "elementwise", False)
+        return alike and not self.clip and not self.has_own("move", "grad", "after")
+
+    def has_own(self, *hooks: str) -> bool:
+        """Whether the task or one of its parts has more to do there than usual."""
+        usual = {Part: self.parts, LocalTraining: (self,)}
+        return any(
+            getattr(type(one), hook) is not getattr(base, hook)
+            for base, ones in usual.items()
+            for one in ones
+            for hook in hooks
+            if hasattr(base, hook)
+        )
 
     def finish(self, job: Job, carry: Carry) -> Result:
         """The trained model without its personal names, and what the parts add."""
@@ -273,25 +299,17 @@ class LocalTraining:
         return (logits.argmax(1) == job.data.test_y).sum().double()
 
 
-def _objective(
-    task: LocalTraining, job: Job, carry: Carry, params: Trees, batch: Batch
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum of the parts' losses, and what to add to the metrics: all that `torch.compile` may fuse."""
-    out = task.forward(task.model, job, carry, params, batch)
-    view = View(task.model, job, carry, params, out, batch)
-    losses = [part.loss(view) for part in task.parts]
-    loss = functools.reduce(operator.add, [term for term in losses if term is not None])
-    seen = batch.weight.sum(dtype=torch.float64)
-    return loss, loss.detach() * seen, seen
+def trained(carry: Carry) -> Trees:
+    """What is trained, as autograd leaves."""
+    active: Trees = carry["active"]
+    return {tree: {name: t.detach().requires_grad_() for name, t in own.items()} for tree, own in active.items()}
 
 
-@functools.cache
-def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The gradient of a loss with respect to itself; torch would fill a new tensor in every step.
-
-    Only for compiled steps: given one, torch first imports symbolic algebra, 0.1 GiB in every process.
-    """
-    return torch.ones((), dtype=dtype, device=device)
+def gradients(loss: Tensor, leaves: Trees) -> Trees:
+    """The gradient for every leaf."""
+    flat = [leaf for own in leaves.values() for leaf in own.values()]
+    found = iter(torch.autograd.grad(loss, flat, allow_unused=True, materialize_grads=True))
+    return {tree: {name: next(found) for name in own} for tree, own in leaves.items()}
 
 
 def check_parts(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -6,7 +6,7 @@ Names are kept sorted at every boundary: sums run in the order of the names, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -94,3 +94,17 @@ def finite(trees: Mapping[str, Mapping[str, Tensor]]) -> bool:
         return True
     # A huge but finite tensor can overflow its own sum: look at the values before calling it broken.
     return all(bool(torch.isfinite(t).all()) for tree in trees.values() for t in tree.values() if t.is_floating_point())
+
+
+def is_stacked(tensor: Tensor) -> bool:
+    """Whether it is one client's share of a stack, as `torch.vmap` shows it."""
+    return bool(torch._C._functorch.is_batchedtensor(tensor))
+
+
+def add_to(totals: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Many sums as one kernel."""
+    if is_stacked(totals[0]):  # torch.vmap has no rule for it, and a compiler will fuse them
+        for total, value in zip(totals, values, strict=True):
+            total.add_(value)
+    else:
+        torch._foreach_add_(list(totals), list(values))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from accord.core.compiling import StackError
 from accord.core.task import Task
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
@@ -50,6 +51,7 @@ class Batched:
         self._lanes: dict[str, dict[Any, Lanes]] = {}
         self._known: dict[str, dict[Any, Lanes]] = {}  # where the last client with such a job went
         self._unfit: set[str] = set()  # tasks that cannot be recorded
+        self._apart: set[str] = set()  # tasks whose clients cannot be stacked
 
     def run(self, request: Request) -> list[Answer]:
         """Blocks of as many clients as fit, those with the most steps first."""
@@ -72,6 +74,9 @@ class Batched:
                     found = self._block(request, task, shared, block)
                 except torch.cuda.OutOfMemoryError:
                     self._halve(request.task, len(block))
+                    continue
+                except StackError as error:
+                    self._unstack(request.task, str(error))
                     continue
                 except (CaptureError, MisfitError) as error:
                     self._give_up(request.task, str(error))
@@ -107,7 +112,8 @@ class Batched:
             measured = cuda and request.task not in self.limit
             before = _allocated(self.site.device, reset=True) if measured else 0
             used = {id(lanes): lanes for lanes in [self._seat(request.task, task, planned) for planned in block]}
-            found = [pair for lanes in used.values() for pair in lanes.run(shared, self.data)]
+            room = self._block_size(request.task, len(request.works))
+            found = [pair for lanes in used.values() for pair in lanes.run(shared, self.data, room)]
             if measured:
                 taken = max(_allocated(self.site.device) - before, 1)
                 self.limit[request.task] = max(1, min(self.asked, int(SHARE * self._free() / taken)))
@@ -177,7 +183,7 @@ class Batched:
         all_lanes = self._lanes.setdefault(name, {})
         key = (*alike, spec(carry, examples))
         if key not in all_lanes:
-            all_lanes[key] = Lanes(task, alike[0], self.recorder)
+            all_lanes[key] = Lanes(task, alike[0], self.recorder, stacked=name not in self._apart)
         known[alike] = all_lanes[key]
         all_lanes[key].load(planned, carry, self.most)
         return all_lanes[key]
@@ -217,6 +223,15 @@ class Batched:
         self.limit[task] = max(size // 2, 1)
         if size == 1:
             self._give_up(task, "one client's recording alone does not fit into memory")
+
+    def _unstack(self, task: str, reason: str) -> None:
+        self._drop_lanes(task)
+        self._apart.add(task)
+        warnings.warn(
+            f"task {task!r} cannot be compiled for all clients at once, they run side by side instead: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def _give_up(self, task: str, reason: str) -> None:
         self._drop_lanes(task)

@@ -126,3 +126,40 @@ class Fixed:
 
 def _rebuilt(value: Any) -> Any:
     return {name: _rebuilt(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
+def stacked(fixed: Sequence[Fixed], most: int) -> Any:
+    """The same nested value of all, in one tensor each, [K, ...]; from now on each has a slice of it."""
+    known: dict[int, tuple[Tensor, list[Tensor]]] = {}
+
+    def lay(values: list[Any], path: str) -> tuple[Any, list[Any]]:
+        if isinstance(values[0], dict):
+            laid = {name: lay([value[name] for value in values], f"{path}/{name}") for name in values[0]}
+            whole = {name: both for name, (both, _) in laid.items()}
+            return whole, [{name: own[k] for name, (_, own) in laid.items()} for k in range(len(values))]
+        if not isinstance(values[0], Tensor):
+            return values[0], values
+        if id(values[0]) not in known:
+            known[id(values[0])] = _room(values, most if path in ragged else 0)
+        return known[id(values[0])]
+
+    shapes = [dict(leaves(one.value)) for one in fixed]
+    ragged = set().union(*(one._ragged for one in fixed))
+    ragged |= {p for p, t in shapes[0].items() if isinstance(t, Tensor) and any(s[p].shape != t.shape for s in shapes)}
+    whole, own = lay([one.value for one in fixed], "")
+    for one, value in zip(fixed, own, strict=True):
+        one.value, one._ragged = value, set(ragged)
+        one.moved += 1
+    return whole
+
+
+def _room(values: Sequence[Tensor], rows: int) -> tuple[Tensor, list[Tensor]]:
+    """One tensor with all of `values` in it, laid out as they are, and its slices; `rows` where they differ."""
+    first = values[0]
+    like = first.new_empty(rows, *first.shape[1:]) if rows else first
+    whole = torch.empty_strided(
+        (len(values), *like.shape), (like.numel(), *like.stride()), dtype=like.dtype, device=like.device
+    )
+    slices = list(whole.unbind())
+    copy_all([mine[: len(value)] if rows else mine for mine, value in zip(slices, values, strict=True)], values)
+    return whole, slices

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from accord.core.task import Task
+from accord.core.compiling import StackedStep, stacks
+from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
 from accord.core.types import Batch, Carry, ClientData, Job, Result
 from accord.engine.buffers import Fixed, copies, leaves
 from accord.engine.graphs import CaptureError, Recorder, Recording
 from accord.engine.resident import Resident
+from accord.engine.stack import Stack, split
 from accord.engine.tables import Planned, Tables
+
+FEW = 4  # a stack has one size, so few clients of many step without it
 
 
 class Lane:
@@ -44,6 +48,13 @@ class Lane:
         given = self.given.value
         return Job(shared, given["private"], given["memory"], given["info"], data)
 
+    def twin(self) -> Lane:
+        """A lane with the same values."""
+        lane = Lane(self.task, self.given.device)
+        lane.given.load(self.given.value)
+        lane.carry.load(self.carry.value)
+        return lane
+
     @property
     def moved(self) -> int:
         """How often a buffer moved."""
@@ -53,8 +64,9 @@ class Lane:
 class Lanes:
     """Lanes for one task and one set of shapes, with what was recorded for them."""
 
-    def __init__(self, task: Task, width: int, recorder: Recorder) -> None:
+    def __init__(self, task: Task, width: int, recorder: Recorder, *, stacked: bool = True) -> None:
         self.task, self.width, self.recorder = task, width, recorder
+        self.stacked = stacked and stacks(task)
         self.lanes: list[Lane] = []
         self.tables = Tables(0, width, recorder.device)
         self.clients: list[Planned] = []  # who is in which lane, longest first
@@ -62,7 +74,10 @@ class Lanes:
         self._seated = 0  # the first lanes, whose clients still have to begin
         self._steps: dict[int, Recording] = {}  # by number of lanes
         self._begins: dict[int, Recording] = {}
-        self._rehearsed = False
+        self._rehearsed: set[bool] = set()  # whether a stacked step, whether another was done once
+        self._stack: Stack | None = None
+        self._compiled: StackedStep | None = None
+        self._most = 0
 
     def forget(self) -> None:
         """Drop what was recorded: an address changed."""
@@ -92,6 +107,7 @@ class Lanes:
         self._seated = len(self.clients)
 
     def _take_in(self, planned: Planned, most: int) -> Lane:
+        self._most = most
         lane = self.lanes[len(self.clients)]
         before = lane.moved
         lane.seat(planned.job, most)
@@ -100,11 +116,15 @@ class Lanes:
         self.clients.append(planned)
         return lane
 
-    def run(self, shared: Trees, data: Resident) -> Iterator[tuple[Planned, Result]]:
-        """All steps of the clients that were loaded, longest first; each result as soon as it is there."""
+    def run(self, shared: Trees, data: Resident, room: int = 1) -> Iterator[tuple[Planned, Result]]:
+        """All steps of the clients that were loaded, longest first; each result as soon as it is there.
+
+        `room` is how many clients later blocks are likely to have.
+        """
         clients, self.clients = self.clients, []
-        if len(clients) > self.tables.lanes:
-            self.tables = Tables(len(clients), self.width, self.recorder.device)
+        self._lay_together(data, room)
+        if len(self.lanes) > self.tables.lanes:
+            self.tables = Tables(len(self.lanes), self.width, self.recorder.device)
             self.forget()
         if clients[0].batches and self.tables.fill(clients, [data.rows(p.work.client) for p in clients], data.y):
             self.forget()
@@ -117,6 +137,22 @@ class Lanes:
             self._advance(shared, data, lane + 1, len(clients), len(planned.batches) - done)
             done = len(planned.batches)
             yield planned, self._take_out(lane, planned)
+
+    def _lay_together(self, data: Resident, room: int) -> None:
+        """Stack the lanes, or stack them again if there are more of them or one has moved.
+
+        A stack of another size is compiled anew, so spare lanes make it as large as it will soon be.
+        """
+        if not self.stacked or len(self.lanes) < 2:
+            return
+        if 2 * len(self.lanes) > room:
+            self.lanes += [self.lanes[0].twin() for _ in range(room - len(self.lanes))]
+        if self._stack is not None and self._stack.holds(self.lanes):
+            return
+        self._compiled = self._compiled or StackedStep(cast(LocalTraining, self.task), nothing(data))
+        self._stack = Stack(self._compiled, self.lanes, self._most, self.recorder)
+        self._rehearsed.discard(True)  # other shapes are compiled anew
+        self.forget()
 
     def _begin(self, shared: Trees, data: Resident, clients: Sequence[Planned]) -> None:
         count, none = len(clients), nothing(data)
@@ -134,9 +170,9 @@ class Lanes:
 
     def _advance(self, shared: Trees, data: Resident, active: int, loaded: int, steps: int) -> None:
         size = self._size(active, loaded, steps)
-        if steps and not self._rehearsed:
+        if steps and self._in_stack(size) not in self._rehearsed:
             self._step(shared, data, size)
-            self._rehearsed = True
+            self._rehearsed.add(self._in_stack(size))
             steps -= 1
         if steps and size not in self._steps:
             beside = next(iter({**self._begins, **self._steps}.values()), None)
@@ -146,6 +182,8 @@ class Lanes:
 
     def _size(self, active: int, loaded: int, steps: int) -> int:
         """How many lanes to step: those still active, and more if that saves making another recording."""
+        if self._in_stack(len(self.lanes)) and active * FEW > len(self.lanes):
+            return len(self.lanes)
         known = [size for size in self._steps if active <= size <= loaded]
         size = min(known, default=loaded)
         while size >= 2 * active and steps > 16:
@@ -162,12 +200,17 @@ class Lanes:
         )
         return Result(reply, memory, {name: next(fresh) for name in result.metrics})
 
+    def _in_stack(self, size: int) -> bool:
+        return self._stack is not None and size == len(self.lanes)
+
     def _step(self, shared: Trees, data: Resident, size: int) -> None:
-        batches = self.tables.batches(data.x, size)
+        batch = self.tables.batches(data.x, size)
         none = nothing(data)
-        self.recorder.side_by_side(
-            [partial(lane.step, shared, none, batch) for lane, batch in zip(self.lanes[:size], batches, strict=True)]
-        )
+        if self._stack is not None and self._in_stack(size):
+            self._stack.step(shared, none, batch)
+            return
+        pairs = zip(self.lanes[:size], split(batch), strict=True)
+        self.recorder.side_by_side([partial(lane.step, shared, none, own) for lane, own in pairs])
 
 
 class _Nothing:

@@ -52,9 +52,10 @@ class Tables:
         where, index = numbers[:, 0], numbers[:, 1]
         weight = np.zeros(index.shape, np.float32)
         for lane, (plan, own) in enumerate(zip(planned, rows, strict=True)):
-            for step, batch in enumerate(plan.batches):
-                index[step, lane, : len(batch)] = batch
-                weight[step, lane, : len(batch)] = 1
+            if plan.batches:
+                lengths = np.array([len(batch) for batch in plan.batches])
+                weight[: len(lengths), lane] = np.arange(self.width) < lengths[:, None]
+                index[:, lane][weight[:, lane] > 0] = np.concatenate(plan.batches)
             where[:, lane] = own[index[:, lane]]
         tables: Draws = {"numbers": numbers, "weight": weight}
         noise = {name: self._noise(name, planned, steps) for name in planned[0].draws}
@@ -72,17 +73,14 @@ class Tables:
         self.next.zero_()
         return moved
 
-    def batches(self, x: Tensor, lanes: int) -> list[Batch]:
-        """The next step of the first `lanes` lanes, gathered together."""
+    def batches(self, x: Tensor, lanes: int) -> Batch:
+        """The next step of the first `lanes` lanes, gathered together: [K, B, ...]."""
         rows, index, labels = self.numbers.index_select(0, self.next)[0, :, :lanes]
         weight = self.weight.index_select(0, self.next)[0, :lanes]
         noise = {name: t.index_select(0, self.next)[0, :lanes] for name, t in self.noise.items()}
         all_x = x.index_select(0, rows.reshape(-1)).view(*rows.shape, *x.shape[1:])
         self.next.add_(1)
-        return [
-            Batch(all_x[k], labels[k], weight[k], index[k], {name: t[k] for name, t in noise.items()})
-            for k in range(lanes)
-        ]
+        return Batch(all_x, labels, weight, index, noise)
 
     def _room(self, values: np.ndarray[Any, Any]) -> Tensor:
         like = as_tensor(values[:1], self.device)

@@ -96,6 +96,7 @@ class TwoStream(Part, ABC):
 class MMD(TwoStream):
     """lam * max(floor, MMD^2): below the floor, as in the first step of a round, there is no gradient."""
 
+    stacks = False  # kernels of variance 1e-6 take two roundings of one product for two features
     kernel: Kernel = "fixed"
     floor: float = 1e-4
 

@@ -77,13 +77,13 @@ class TakingTurns(LocalTraining):
         """The parts' draws, and whose turn it is."""
         return {**super().noise(rng, steps, batch), "turns.now": self.order(steps)}
 
-    def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
-        """Set the gates, then the usual step."""
+    def prepare(self, job: Job, carry: Carry, batch: Batch) -> Batch:
+        """Set the gates, then as usual."""
         now = batch.noise["turns.now"]
         for tree, state in carry["optimizer"].items():
             for group, gate in state["gate"].items():
                 gate.copy_(now == self.turns.get((tree, group), -1))
-        return super().step(job, carry, batch)
+        return super().prepare(job, carry, batch)
 
 
 def taking_turns(
