@@ -59,7 +59,7 @@ from accord.algorithms.fedavg import averaging
 from accord.core.algorithm import Aggregator, Method, Setup, put
 from accord.core.model import Model, Out
 from accord.core.optim import Optimizer, clip_by_norm
-from accord.core.task import Corner, Part, View
+from accord.core.task import Corner, Part, View, gradient_of
 from accord.core.tensors import Tree, Trees, clone
 from accord.core.types import Batch, Carry, Exchange, Job, Replies, State, World
 from accord.errors import ConfigError
@@ -160,7 +160,7 @@ class BiasReduction(Part):
         return ({"projector": carry[self.name]["projector"]} if self.maximises else {}), {}
 
     def _max_step(self, job: Job, corner: Corner, features: Tensor, weight: Tensor) -> None:
-        descent = torch.func.grad(lambda tree: -l_con(tree, features, weight, self.tau))(corner["projector"])
+        descent = gradient_of(lambda tree: -l_con(tree, features, weight, self.tau), corner["projector"])
         descent = clip_by_norm(descent, self.clip) if self.clip else descent
         self.optimizer.update(corner["projector"], descent, corner["optimizer"], job.info["lr"])
 

@@ -16,7 +16,7 @@ from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.plan import Plan
-from accord.core.task import Corner, Part, View
+from accord.core.task import Corner, Part, View, gradient_of
 from accord.core.tensors import Tree, Trees, clone
 from accord.core.types import Batch, Carry, Job, State, World
 from accord.parts.frozen import in_chunks
@@ -164,11 +164,12 @@ class UniformAlignment(Part):
         # One feature per member of the group: the peers' from their priors, the client's own from its model.
         features = torch.where(corner["own"][:, None], own[:, None], peers)
         tree: Tree = corner["discriminator"]
+
+        def loss(tree: Tree) -> Tensor:
+            return weighted_mean(naming_loss(mlp(tree, features), corner["labels"], corner["own"]), weight)
+
         with torch.enable_grad():
-            leaves = {name: t.detach().requires_grad_() for name, t in tree.items()}
-            losses = naming_loss(mlp(leaves, features), corner["labels"], corner["own"])
-            grads = torch.autograd.grad(weighted_mean(losses, weight), list(leaves.values()))
-        named = dict(zip(leaves, grads, strict=True))
+            named = gradient_of(loss, tree)
         rate = job.info["lr"] * self.discriminator.rate
         self.discriminator.optimizer.update(tree, named, corner["optimizer"], rate)
 
