@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from accord.core.compiling import StackError
-from accord.core.task import Task
+from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
 from accord.engine.buffers import Fixed, MisfitError, leaves, spec
@@ -154,9 +154,12 @@ class Batched:
         }
         info = {name: as_tensor(values, device) for name, values in numbers.items()}
         planned = []
+        noisy = not isinstance(task, LocalTraining) or task.has_own("noise")  # making a generator takes a while
         for number, (work, own) in enumerate(zip(request.works, batches, strict=True)):
-            widest = max((len(rows) for rows in own), default=0)
-            draws = task.noise(key.at(f"noise.{request.task}", request.round, work.client), len(own), widest)
+            draws = {}
+            if noisy:
+                widest = max((len(rows) for rows in own), default=0)
+                draws = task.noise(key.at(f"noise.{request.task}", request.round, work.client), len(own), widest)
             job = Job(
                 request.shared,
                 _on(work.private, device),
