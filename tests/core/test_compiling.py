@@ -22,6 +22,12 @@ def test_refused_on_a_cpu_before_any_work() -> None:
         build_model(load_config(None, ["compile=true"]), tiny_data(), None, torch.device("cpu"))
 
 
+def test_refused_where_clients_are_not_side_by_side() -> None:
+    config = load_config(None, ["compile=true", "executor=sequential"])
+    with pytest.raises(ConfigError, match=r"executor = 'sequential' has none: use executor = 'auto'"):
+        build_model(config, tiny_data(), None, torch.device("cuda"))
+
+
 def test_a_compiler_that_does_not_work_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no compiler found\nmore")

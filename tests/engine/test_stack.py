@@ -56,11 +56,27 @@ def worst(a: TinyRun, b: TinyRun) -> float:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_method_gives_the_same_numbers(name: str, traced: list[Any], float64: None) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # whatever cannot be stacked, or only client by client, warns
+    with warnings.catch_warnings(record=True) as caught:  # whatever cannot be stacked, or only client by client, warns
+        warnings.simplefilter("always")
         kind = MODELS.get(name, "mlp")
         assert worst(run(name, True, kind=kind), run(name, False, kind=kind)) < 1e-9
     assert bool(traced) == (name not in APART)
+    expected = ["task 'train' cannot be compiled for all clients at once"] if name in APART else []
+    assert [str(one.message)[: len(text)] for one, text in zip(caught, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize("name", ["fedavg", "moon"])
+def test_bf16_moves_the_model_as_plain_bf16_does(name: str, traced: list[Any]) -> None:
+    """Both are rounded, by different products; MOON also asks models that all clients share."""
+    moves = []
+    for compiled in (True, False):
+        model = tiny_model("mcmahan_cnn", form={"compiled": compiled, "bf16": True})
+        start = {leaf: value.clone() for leaf, value in model.init()[0].items()}
+        found = run(name, compiled, 1, model=model, lr=0.001, plan=Plan(steps=2, batch_size=4))
+        moves.append({leaf: found.state["model"][leaf] - value for leaf, value in start.items()})
+    assert traced
+    for leaf, move in moves[1].items():
+        assert 0 < torch.linalg.norm(moves[0][leaf] - move) < 0.2 * torch.linalg.norm(move), leaf
 
 
 @pytest.mark.parametrize("optimizer", [SGD(momentum=0.9, weight_decay=0.01, nesterov=True), Adam()])

@@ -20,8 +20,8 @@ SHAPE = (1, 28, 28)
 FORM = {"compiled": True, "channels_last": True}
 
 
-# A gradient hook, turns, outputs kept per example, a projector of its own, a graph layer, and what does not stack.
-NAMES = ["fedavg", "scaffold", "dann", "fedufo", "fedbr", "fedrane", "fedmix"]
+# A gradient hook, turns, outputs kept per example, a projector of its own, a graph layer.
+NAMES = ["fedavg", "scaffold", "dann", "fedufo", "fedbr", "fedrane"]
 
 
 def start(form: dict[str, bool], name: str = "fedavg", **options: Any) -> TinyRun:

@@ -169,9 +169,7 @@ class RunConfig:
         Literal["fp32", "tf32", "bf16"], "of matrix products; tf32 and bf16 are faster on GPUs and less exact"
     ] = "fp32"
     channels_last: Annotated[bool, "lay images out with the channels last, which suits GPU convolutions"] = False
-    compile: Annotated[bool, "fuse the kernels of a step with torch.compile: a slower start, faster steps on a GPU"] = (
-        False
-    )
+    compile: Annotated[bool, "one compiled step for all clients on a GPU: a slower start, faster steps"] = False
     targets: Annotated[tuple[float, ...], FRACTION, "report the first round that reaches them"] = (
         0.8,
         0.9,

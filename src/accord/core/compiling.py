@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -28,14 +28,17 @@ class StackError(Exception):
     """A task whose clients cannot be stacked."""
 
 
-def stacks(task: object) -> bool:
-    """Whether it is worth trying: the usual task, asked to be compiled."""
-    return (
-        isinstance(task, LocalTraining)
-        and task.model.compiled
-        and all(part.stacks for part in task.parts)
-        and not task.has_own("step", "objective")
-    )
+def to_be_stacked(task: object) -> TypeGuard[LocalTraining]:
+    """Whether it was asked for, of a task that trains."""
+    return isinstance(task, LocalTraining) and task.model.compiled
+
+
+def obstacle(task: LocalTraining) -> str:
+    """Why it is not even tried, or nothing."""
+    apart = [part.name for part in task.parts if not part.stacks]
+    if apart:
+        return f"its part {apart[0]} does not allow it"
+    return "it has a step of its own" if task.has_own("step", "objective") else ""
 
 
 class StackedStep:
@@ -85,7 +88,7 @@ class StackedStep:
                 leaves = trained(_filled(mine, own)["carry"])
                 loss, *sums = torch.vmap(objective, randomness="different")(own, leaves)
                 grads = gradients(loss.sum(), leaves)
-            if self.task.moves_alike:
+            if self.task.moves_in_stack:
                 torch.vmap(move)(own, grads, sums)
                 return []
             return [grad for tree in grads.values() for grad in tree.values()] + sums

@@ -33,7 +33,7 @@ class Optimizer(Protocol):
 class SGD:
     """w <- w - lr * v with v <- momentum * v + (g + weight_decay * w); v starts as the first gradient."""
 
-    elementwise: ClassVar[bool] = True  # every number moves by its own gradient alone
+    stacks: ClassVar[bool] = True  # written with operators that torch.vmap knows
 
     momentum: float = 0.0
     weight_decay: float = 0.0

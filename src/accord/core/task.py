@@ -251,10 +251,10 @@ class LocalTraining:
         add_to([carry["metrics"]["loss"], carry["metrics"]["seen"]], sums)
 
     @property
-    def moves_alike(self) -> bool:
-        """Whether `move` does no more than an optimizer that treats every number alike: it can be compiled too."""
-        alike: bool = getattr(self.optimizer, "elementwise", False)
-        return alike and not self.clip and not self.has_own("move", "grad", "after")
+    def moves_in_stack(self) -> bool:
+        """Whether `move` is no more than a step of an optimizer that stacks: it is compiled with the gradient."""
+        stacks: bool = getattr(self.optimizer, "stacks", False)
+        return stacks and not self.clip and not self.has_own("move", "grad", "after")
 
     def has_own(self, *hooks: str) -> bool:
         """Whether the task or one of its parts has more to do there than usual."""

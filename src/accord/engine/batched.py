@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from accord.core.compiling import StackError
+from accord.core.compiling import StackError, obstacle, to_be_stacked
 from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
@@ -52,6 +52,9 @@ class Batched:
         self._known: dict[str, dict[Any, Lanes]] = {}  # where the last client with such a job went
         self._unfit: set[str] = set()  # tasks that cannot be recorded
         self._apart: set[str] = set()  # tasks whose clients cannot be stacked
+        for name, task in tasks.items():
+            if to_be_stacked(task) and (reason := obstacle(task)):
+                self._unstack(name, reason)
 
     def run(self, request: Request) -> list[Answer]:
         """Blocks of as many clients as fit, those with the most steps first."""
@@ -228,22 +231,17 @@ class Batched:
             self._give_up(task, "one client's recording alone does not fit into memory")
 
     def _unstack(self, task: str, reason: str) -> None:
-        self._drop_lanes(task)
         self._apart.add(task)
-        warnings.warn(
-            f"task {task!r} cannot be compiled for all clients at once, they run side by side instead: {reason}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        self._step_down(task, f"compiled for all clients at once, they run side by side instead: {reason}")
 
     def _give_up(self, task: str, reason: str) -> None:
-        self._drop_lanes(task)
         self._unfit.add(task)
-        warnings.warn(
-            f"task {task!r} cannot be recorded as a CUDA graph and runs client by client: {reason}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        self._step_down(task, f"recorded as a CUDA graph and runs client by client: {reason}")
+
+    def _step_down(self, task: str, what: str) -> None:
+        """Say once that a task runs in a slower way."""
+        self._drop_lanes(task)
+        warnings.warn(f"task {task!r} cannot be {what}", RuntimeWarning, stacklevel=3)
 
     def _drop_lanes(self, task: str) -> None:
         self._lanes.pop(task, None)

@@ -116,6 +116,11 @@ def fits(data: FederatedData, device: torch.device, share: float = 0.1) -> bool:
 def build_model(config: RunConfig, data: FederatedData, network: nn.Module | None, device: torch.device) -> Model:
     """The named model, drawn from the run's seed; or the user's own, with the weights it came with."""
     if config.compile:
+        if config.executor not in ("auto", "batched"):
+            raise ConfigError(
+                f"compile = true is for clients side by side, and executor = {config.executor!r} has none: "
+                "use executor = 'auto' or 'batched', or set compile to false"
+            )
         check_compiler(device)
     form = {
         "bf16": config.precision == "bf16",

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from accord.core.compiling import StackedStep, stacks
+from accord.core.compiling import StackedStep, to_be_stacked
 from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
 from accord.core.types import Batch, Carry, ClientData, Job, Result
@@ -66,7 +66,7 @@ class Lanes:
 
     def __init__(self, task: Task, width: int, recorder: Recorder, *, stacked: bool = True) -> None:
         self.task, self.width, self.recorder = task, width, recorder
-        self.stacked = stacked and stacks(task)
+        self.stacked = stacked and to_be_stacked(task)
         self.lanes: list[Lane] = []
         self.tables = Tables(0, width, recorder.device)
         self.clients: list[Planned] = []  # who is in which lane, longest first

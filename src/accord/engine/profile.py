@@ -162,6 +162,7 @@ def profile(
         short = replace(
             complete(config),
             executor="sequential",
+            compile=False,  # which is for clients side by side
             out=folder,
             name="",
             evaluate=replace(config.evaluate, every=1),

@@ -50,7 +50,7 @@ class Stack:
             )
             batch = _together(batches)
         grads, sums = self.compiled(shared, self.given, self.carry, batch)
-        if task.moves_alike:
+        if task.moves_in_stack:
             return
         self.recorder.side_by_side(
             [partial(self._move, task, shared, data, batches, grads, sums, lane) for lane in range(len(batches))]

@@ -23,7 +23,7 @@ class _Stacked(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, work: Work) -> Tensor:
-        raise NotImplementedError("only under torch.vmap")
+        raise AssertionError("torch calls `vmap` instead: layers come here only under torch.vmap")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
