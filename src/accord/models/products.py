@@ -19,6 +19,8 @@ from torch.nn import functional
 MOST = 1 << 23  # numbers in one client's unfolded images; larger ones are cuDNN's strength and would take much memory
 TILES = 256  # blocks of 64 x 64 weights at least, to keep all of a GPU busy with their gradient
 TILE = 64
+LEAST = 64  # rows in a piece of what such a gradient is summed over
+WIDE = 512  # columns from which it pays to turn the other factor: matrix units want tf32 in rows they sum along
 EVEN = 8  # matrix units want rows of a multiple of it
 
 Pair = tuple[int, int]
@@ -34,7 +36,8 @@ class _Windows(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, size: Pair, padding: Pair) -> Tensor:
         ctx.shape, ctx.size, ctx.padding = x.shape, size, padding
         (rows, columns), (top, left) = size, padding
-        seen = functional.pad(x, (0, 0, left, left, top, top))
+        # Settled, it is padded once and not again for each of the k k times a pixel is seen.
+        seen = _settled(functional.pad(x, (0, 0, left, left, top, top)))
         seen = seen.unfold(2, rows, 1).unfold(3, columns, 1)  # [K, N, H', W', C, k, k]
         windows = seen.permute(0, 1, 2, 3, 5, 6, 4).reshape(len(x), -1, rows * columns * x.shape[4])
         missing = _missing(windows.shape[-1])
@@ -75,7 +78,7 @@ class _Multiply(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), grad = ctx.saved_tensors, _settled(grads[0])
         grad_x = torch.bmm(grad, weight) if ctx.needs_input_grad[0] else None
-        grad_weight = torch.bmm(grad.mT, x).to(ctx.dtype) if ctx.needs_input_grad[1] else None
+        grad_weight = _outer(grad, x, ctx.dtype) if ctx.needs_input_grad[1] else None
         return grad_x, grad_weight
 
 
@@ -124,10 +127,6 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Pair) -> T
     if missing:
         column = matrix.new_zeros(clients, outputs) if bias is None else bias
         matrix, bias = functional.pad(torch.cat([matrix, column[..., None]], -1), (0, missing - 1)), None
-    pieces = _pieces(x.shape[1], clients, *matrix.shape[1:])
-    if pieces > 1:  # as many clients more, of the same weights
-        x = x.reshape(clients * pieces, -1, *x.shape[2:])
-        matrix, bias = _repeated(matrix, pieces), None if bias is None else _repeated(bias, pieces)
     windows: Tensor = _Windows.apply(x, (rows, columns), padding)  # type: ignore[no-untyped-call]
     down, right = x.shape[2] + 2 * padding[0] - rows + 1, x.shape[3] + 2 * padding[1] - columns + 1
     return multiply(windows, matrix, bias).view(clients, -1, down, right, outputs)
@@ -158,12 +157,20 @@ def _missing(columns: int) -> int:
     return -columns % EVEN
 
 
-def _pieces(images: int, clients: int, outputs: int, inputs: int) -> int:
-    """Into how many a client's images are divided, so that weights' gradients are many enough, to be summed later."""
+def _outer(grad: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """[K, M, O] and [K, M, I] to [K, O, I], summed over M."""
+    (clients, rows, outputs), inputs = grad.shape, x.shape[-1]
+    if x.dtype == torch.float32 and inputs >= WIDE and not _missing(rows):
+        return torch.bmm(_settled(grad.mT), x).to(dtype)
+    pieces = _pieces(rows, clients, outputs, inputs)
+    if pieces == 1:
+        return torch.bmm(grad.mT, x).to(dtype)
+    grad, x = (t.reshape(clients * pieces, -1, t.shape[-1]) for t in (grad, x))
+    return torch.bmm(grad.mT, x).view(clients, pieces, outputs, inputs).sum(1, dtype=dtype)
+
+
+def _pieces(rows: int, clients: int, outputs: int, inputs: int) -> int:
+    """Into how many a client's rows are divided, so that there is work for all of a GPU."""
     blocks = clients * -(-outputs // TILE) * -(-inputs // TILE)
-    allowed = [n for n in range(1, images + 1) if images % n == 0]
-    return next((n for n in allowed if n * blocks >= TILES), images)
-
-
-def _repeated(tensor: Tensor, times: int) -> Tensor:
-    return tensor[:, None].expand(-1, times, *tensor.shape[1:]).reshape(-1, *tensor.shape[1:])
+    allowed = [n for n in range(1, rows // LEAST + 1) if rows % n == 0]
+    return next((n for n in allowed if n * blocks >= TILES), 1)

@@ -22,7 +22,7 @@ def vgg11(input_shape: Shape, num_classes: int) -> Network:
     layers: list[nn.Module] = []
     for filters in LAYERS:
         if filters is None:
-            layers.append(nn.MaxPool2d(2))
+            layers.insert(-1, nn.MaxPool2d(2))  # before ReLU: the same numbers, a quarter of its work
         else:
             layers += [nn.Conv2d(channels, filters, 3, padding=1), nn.ReLU()]
             channels = filters
