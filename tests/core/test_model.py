@@ -78,3 +78,15 @@ def test_feature_maps_are_what_fuse_sees() -> None:
     doubled = model.reference(params, buffers, x, fuse=lambda own: own + maps)
     assert maps.shape == (2, 64, 2, 2)
     assert not torch.equal(doubled.logits, model.reference(params, buffers, x).logits)
+
+
+def test_a_tensor_under_two_names_is_one_parameter() -> None:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 3))
+    module[2].weight = module[0].weight
+    x = torch.randn(5, 4)
+    model = Model(adapt(module, head="3", example=x))
+    params, buffers = model.init()
+    assert len(params) == 5
+    changed = {name: value + 1 for name, value in params.items()}
+    expected = model.module(changed, buffers)
+    torch.testing.assert_close(model.train(changed, buffers, x).logits, expected(x))

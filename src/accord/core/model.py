@@ -20,7 +20,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from accord.core.tensors import Tree, is_stacked, ordered
 from accord.errors import ConfigError
 from accord.models.network import Classifier, Fuse
-from accord.models.pooling import with_frozen_pools
+from accord.models.quick import quick
 from accord.models.stackable import stackable
 
 NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -104,9 +104,11 @@ class Model:
         self.device = torch.device(device)
         self.bf16, self.channels_last, self.compiled = bf16, channels_last, compiled
         self.network = network  # the template
-        trained, frozen = copy.deepcopy(network), with_frozen_pools(copy.deepcopy(network))
+        trained, frozen = copy.deepcopy(network), copy.deepcopy(network)
         if compiled:
             trained, frozen = stackable(trained), stackable(frozen)
+        elif self.device.type == "cpu" and not channels_last:
+            trained, frozen = quick(trained), quick(frozen)
         self._train, self._reference, self._maps = _Both(trained), _Both(frozen), _Maps(frozen)
         self._train.train()
         frozen.eval()
@@ -122,6 +124,9 @@ class Model:
         self.head_prefix = str(getattr(network, "head_name", "head")) + "."
         names = sorted(name for name, _ in network.named_parameters())
         self._weights = frozenset(names)
+        # One tensor under two names? Torch would look for them at every call.
+        tensors = [*network.named_parameters(remove_duplicate=False), *network.named_buffers(remove_duplicate=False)]
+        self._tied = len(tensors) > len({id(tensor) for _, tensor in tensors})
         self.head_names = tuple(name for name in names if name.startswith(self.head_prefix))
         self.body_names = tuple(name for name in names if not name.startswith(self.head_prefix))
         # Layers that couple the samples of a batch forbid padding it (the plan asks).
@@ -187,7 +192,8 @@ class Model:
     ) -> object:
         values = _named(params, buffers)
         with self._precision():
-            return functional_call(wrapped, self._rounded(values) if self.bf16 else values, (self._laid(x), *more))
+            values = self._rounded(values) if self.bf16 else values
+            return functional_call(wrapped, values, (self._laid(x), *more), tie_weights=self._tied)
 
     def _rounded(self, values: Tree) -> Tree:
         """Weights in bf16, all at once; those of norm layers stay, their sums need the precision.

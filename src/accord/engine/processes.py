@@ -27,8 +27,9 @@ from torch import Tensor
 from accord.core.task import Task
 from accord.core.tensors import Trees, clone
 from accord.core.types import Result
+from accord.engine.allocator import keep_freed_memory
 from accord.engine.client import Answer, Request, Site, Work
-from accord.engine.sequential import answer
+from accord.engine.sequential import answer, one_thread
 from accord.errors import ConfigError
 from accord.wire.codec import Layout, place, room, views
 
@@ -120,6 +121,7 @@ class Processes:
             raise ConfigError("executor 'processes' needs a system that can fork; use executor = 'sequential'")
         if site.device.type != "cpu":
             raise ConfigError("executor 'processes' runs on the CPU; set device = 'cpu' or executor = 'sequential'")
+        keep_freed_memory()  # for the answers here, and for the workers, who inherit it
         self.site, self.tasks, self.done = site, tasks, done
         self.count = workers or cores()
         self.workers: list[_Worker] = []
@@ -128,6 +130,10 @@ class Processes:
 
     def run(self, request: Request) -> list[Answer]:
         """Hand out clients until all have answered."""
+        with one_thread():  # the cores are the workers'
+            return self._run(request)
+
+    def _run(self, request: Request) -> list[Answer]:
         self._make_room(request)
         shared = place(request.shared, self.broadcast.tensor)
         header = replace(request, shared={}, works=())
