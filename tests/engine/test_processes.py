@@ -13,7 +13,7 @@ import torch
 
 from accord.algorithms.fedavg import averaging
 from accord.core.task import Part, View
-from accord.engine.processes import SLACK, Processes
+from accord.engine.processes import SLACK, Processes, cores
 from accord.errors import DivergedError, RunError
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
@@ -117,3 +117,34 @@ def test_simulated_drop_outs_follow_the_seed() -> None:
         return sorted(replies.missing)
 
     assert missing() == missing() != []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity to speak of")
+@pytest.mark.parametrize("missing", [0, 1])
+def test_each_worker_has_its_core_where_the_pool_has_them_all(missing: int) -> None:
+    count = cores() - missing
+    if count == 0:
+        pytest.skip("one core: there is no smaller pool")
+    run = run_with("none", partial(Processes, workers=count))
+    try:
+        run.rounds(1)
+        assert isinstance(run.executor, Processes)
+        places = [os.sched_getaffinity(worker.process.pid or 0) for worker in run.executor.workers]
+        everywhere = os.sched_getaffinity(0)
+        assert places == ([everywhere] * count if missing else [{core} for core in sorted(everywhere)])
+    finally:
+        run.close()
+
+
+def test_the_server_keeps_to_one_thread_while_its_workers_train_and_has_its_own_afterwards() -> None:
+    before, seen = torch.get_num_threads(), []
+    try:
+        torch.set_num_threads(3)
+        pool = partial(Processes, workers=1, done=lambda done, total: seen.append(torch.get_num_threads()))
+        run = run_with("none", pool)
+        run.rounds(1)
+        run.close()
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -197,9 +197,9 @@ class Processes:
             if worker.work is not None:
                 worker.process.kill()
         self.close()
-        self.workers = [self._fork() for _ in range(self.count)]
+        self.workers = [self._fork(number) for number in range(self.count)]
 
-    def _fork(self) -> _Worker:
+    def _fork(self, number: int) -> _Worker:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         inbox, outboxes = _Arena(self.room[0]), (_Arena(self.room[1]), _Arena(self.room[1]))
@@ -212,6 +212,8 @@ class Processes:
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         theirs.close()
+        if self.count == cores():
+            _pin(process, number)
         return _Worker(process, ours, inbox, outboxes)
 
     def _hand(self, worker: _Worker, header: Request, shared: Layout, work: Work) -> None:
@@ -233,10 +235,21 @@ class Processes:
         except (EOFError, OSError):
             worker.process.join()
             reason = f"its worker process ended unexpectedly (exit code {worker.process.exitcode})"
-            self.workers[self.workers.index(worker)] = self._fork()
+            number = self.workers.index(worker)
+            self.workers[number] = self._fork(number)
             return Answer(work.client, None, reason), None
         worker.work = None
         return found, layout
+
+
+def _pin(process: BaseProcess, number: int) -> None:
+    """Keep the worker on a core of its own: one that is moved leaves its caches behind.
+
+    For pools that have all cores; where a part was asked for, another run may want the rest.
+    """
+    if hasattr(os, "sched_setaffinity") and process.pid is not None:
+        with suppress(OSError):  # it ended already, or the system does not allow it
+            os.sched_setaffinity(process.pid, {sorted(os.sched_getaffinity(0))[number]})
 
 
 def _copied(found: Answer, layout: Layout | None, outbox: _Arena) -> Answer:
