@@ -18,6 +18,7 @@ from accord.core.plan import Plan
 from accord.core.task import Part, View
 from accord.engine.batched import Batched
 from accord.engine.buffers import Fixed, stacked
+from accord.engine.graphs import CaptureError
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model
 
 MODELS = {"fedfusion": "mcmahan_cnn", "fedbn": "fedbr_cnn"}
@@ -135,6 +136,17 @@ def test_what_cannot_be_stacked_runs_side_by_side_and_says_so_once(traced: list[
     assert len(caught) == 1
     assert not traced
     assert worst(found, start(False).rounds(2)) == 0
+
+
+def test_a_stack_that_cannot_be_recorded_becomes_lanes(monkeypatch: pytest.MonkeyPatch, float64: None) -> None:
+    def capture(*_: Any) -> Any:
+        raise CaptureError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(compiling.StackedStep, "__call__", capture)
+    with pytest.warns(RuntimeWarning, match="side by side instead: operation not permitted") as caught:
+        found = run("fedavg", True)
+    assert len(caught) == 1
+    assert worst(found, run("fedavg", False)) == 0
 
 
 def test_a_compiler_that_fails_costs_only_speed(monkeypatch: pytest.MonkeyPatch, float64: None) -> None:

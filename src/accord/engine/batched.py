@@ -82,6 +82,9 @@ class Batched:
                     self._unstack(request.task, str(error))
                     continue
                 except (CaptureError, MisfitError) as error:
+                    if to_be_stacked(task) and request.task not in self._apart:
+                        self._unstack(request.task, str(error))  # perhaps it can be recorded lane by lane
+                        continue
                     self._give_up(request.task, str(error))
                     break
                 except Exception as error:

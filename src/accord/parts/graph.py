@@ -86,8 +86,13 @@ def _regression(inverse: Tensor) -> Tensor:
 
 
 def _inverse(matrix: Tensor) -> Tensor:
-    """Of a symmetric positive definite matrix; the unchecked factorisation never waits for the device."""
-    return torch.cholesky_inverse(torch.linalg.cholesky_ex(matrix).L)
+    """Of a symmetric positive definite matrix; the unchecked factorisation never waits for the device.
+
+    `cholesky_inverse` would, for several clients' matrices at once.
+    """
+    factor = torch.linalg.cholesky_ex(matrix).L
+    inverse: Tensor = torch.linalg.solve_triangular(factor, _eye(matrix), upper=False)
+    return inverse.mT @ inverse
 
 
 def _eye(matrix: Tensor) -> Tensor:
