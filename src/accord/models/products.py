@@ -172,5 +172,5 @@ def _outer(grad: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
 def _pieces(rows: int, clients: int, outputs: int, inputs: int) -> int:
     """Into how many a client's rows are divided, so that there is work for all of a GPU."""
     blocks = clients * -(-outputs // TILE) * -(-inputs // TILE)
-    allowed = [n for n in range(1, rows // LEAST + 1) if rows % n == 0]
-    return next((n for n in allowed if n * blocks >= TILES), 1)
+    allowed = [n for n in range(1, max(rows // LEAST, 1) + 1) if rows % n == 0]
+    return next((n for n in allowed if n * blocks >= TILES), allowed[-1])
