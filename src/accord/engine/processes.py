@@ -128,12 +128,9 @@ class Processes:
         self.broadcast = _Arena(0)
         self.room = (0, 0)  # inbox, outbox
 
+    @one_thread()  # the cores are the workers'
     def run(self, request: Request) -> list[Answer]:
         """Hand out clients until all have answered."""
-        with one_thread():  # the cores are the workers'
-            return self._run(request)
-
-    def _run(self, request: Request) -> list[Answer]:
         self._make_room(request)
         shared = place(request.shared, self.broadcast.tensor)
         header = replace(request, shared={}, works=())

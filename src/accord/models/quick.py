@@ -1,4 +1,4 @@
-"""Layers as a CPU likes them: the same function and the same parameters, several times faster.
+"""Layers as a CPU likes them: the same function and the same parameters, in another layout.
 
 Torch's max pooling finds its maxima one number after the other unless channels lie last. oneDNN's convolutions of a few
 channels want them last too, all others want each channel's pixels together.
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from accord.models.layers import exchanged, pair
 
 FEW = 16  # input channels of a convolution that is quicker with channels last
 
@@ -54,9 +56,9 @@ class QuickMaxPool2d(nn.MaxPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., C, H', W'] maxima."""
-        size, strides, (top, left) = _pair(self.kernel_size), _pair(self.stride), _pair(self.padding)
+        size, strides, (top, left) = pair(self.kernel_size), pair(self.stride), pair(self.padding)
         fits = x.shape[-2] + 2 * top >= size[0] and x.shape[-1] + 2 * left >= size[1]
-        plain = _pair(self.dilation) == (1, 1) and not (self.ceil_mode or self.return_indices)
+        plain = pair(self.dilation) == (1, 1) and not (self.ceil_mode or self.return_indices)
         pooled: Tensor
         if not (plain and fits and x.dim() == 4 and x.is_floating_point()):
             pooled = super().forward(x)
@@ -74,10 +76,7 @@ LAYERS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: QuickConv2d, nn.Max
 
 def quick(network: nn.Module) -> nn.Module:
     """The network with those layers changed, in place."""
-    for module in network.modules():
-        # They have no more to them than a forward of their own.
-        module.__class__ = LAYERS.get(type(module), type(module))
-    return network
+    return exchanged(network, LAYERS)
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -89,7 +88,3 @@ def _channels_last(x: Tensor) -> Tensor:
 def _largest(x: Tensor, dim: int, kernel: int, stride: int) -> Tensor:
     """Maxima along one dimension: of all windows' first values, second values, ..., each a slice of `x`."""
     return reduce(torch.maximum, x.unfold(dim, kernel, stride).unbind(-1))
-
-
-def _pair(size: int | tuple[int, ...]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else (size[0], size[1])

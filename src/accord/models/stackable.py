@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from accord.core.tensors import is_stacked
+from accord.models.layers import exchanged, pair
 from accord.models.products import convolve, multiply, pool
 
 Work = Callable[..., Tensor]
@@ -103,9 +104,7 @@ class StackableMaxPool2d(nn.MaxPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, C, H', W']."""
-        size, stride, padding, dilation = (
-            (n, n) if isinstance(n, int) else n for n in (self.kernel_size, self.stride, self.padding, self.dilation)
-        )
+        size, stride, padding, dilation = map(pair, (self.kernel_size, self.stride, self.padding, self.dilation))
         plain = size == stride and padding == (0, 0) and dilation == (1, 1)
         if is_stacked(x) and plain and x.dim() == 4 and not (self.ceil_mode or self.return_indices):
             return _together(_on_images(lambda x: pool(x, size)), x)
@@ -152,7 +151,4 @@ LAYERS: dict[type[nn.Module], type[nn.Module]] = {
 
 def stackable(network: nn.Module) -> nn.Module:
     """The network with those layers changed, in place."""
-    for module in network.modules():
-        # They have no more to them than a forward of their own.
-        module.__class__ = LAYERS.get(type(module), type(module))
-    return network
+    return exchanged(network, LAYERS)
