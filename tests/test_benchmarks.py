@@ -33,3 +33,10 @@ def test_a_grid_is_run_and_read_at_a_round(tmp_path: Path) -> None:
     run("benchmarks/run_grid.py", *grid, *sets)
     shown = run("benchmarks/table_at_round.py", str(tmp_path / "grid"), "--round", "2", "--last", "2")
     assert "| fedavg | 1 |" in shown
+
+
+def test_layers_are_measured_against_torchs(tmp_path: Path) -> None:
+    where = tmp_path / "found.json"
+    shown = run("benchmarks/bench_layers.py", "--models", "report_cnn", "--turns", "1", "--json", str(where))
+    assert "| report_cnn |" in shown
+    assert set(json.loads(where.read_text())["step"]["report_cnn"]) == {"torch_ms", "quick_ms", "ratio"}
