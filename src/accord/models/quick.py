@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from accord.models.layers import exchanged, pair
+from accord.models.swapping import exchanged, pair
 
 FEW = 16  # input channels of a convolution that is quicker with channels last
 

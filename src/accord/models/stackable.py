@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from accord.core.tensors import is_stacked
-from accord.models.layers import exchanged, pair
 from accord.models.products import convolve, multiply, pool
+from accord.models.swapping import exchanged, pair
 
 Work = Callable[..., Tensor]
 
