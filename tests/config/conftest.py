@@ -71,8 +71,9 @@ CONTENT: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def fake_registries() -> Iterator[None]:
     """For every test here; hypothesis does not like function-scoped monkeypatch, so it is done by hand."""
-    before = {module: sys.modules.get(module) for module, _ in WHERE.values()}
-    for kind, (module, name) in WHERE.items():
+    faked = {kind: WHERE[kind] for kind in CONTENT}  # the others are short lists of names
+    before = {module: sys.modules.get(module) for module, _ in faked.values()}
+    for kind, (module, name) in faked.items():
         registry: Registry[Any] = Registry(kind)
         for entry, factory in CONTENT[kind].items():
             registry.add(entry)(factory)
