@@ -33,9 +33,9 @@ from accord.engine.build import build_algorithm, build_data, build_model, build_
 from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange
 from accord.engine.logs import versions
-from accord.engine.processes import Processes, cores
-from accord.engine.sequential import Sequential, one_thread
 from accord.engine.store import ClientStore
+from accord.executors.processes import Processes, cores
+from accord.executors.sequential import Sequential, one_thread
 
 SETTINGS = [
     "model.name=mcmahan_cnn",

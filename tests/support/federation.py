@@ -24,8 +24,9 @@ from accord.data.federated import FederatedData, Groups, Pool
 from accord.engine.checkpoint import to_device
 from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange
-from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
+from accord.executors.kernels import layers_for
+from accord.executors.sequential import Sequential
 from accord.models import MODELS
 
 SIZES = (6, 9, 12, 15)
@@ -64,7 +65,15 @@ def tiny_model(
         settings = {"hidden": (5,), **settings}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Model(MODELS[name](shape, classes, **settings), device, **(form or {}))
+        network = MODELS[name](shape, classes, **settings)
+    return suited(network, device, form)
+
+
+def suited(network: nn.Module, device: str = "cpu", form: Mapping[str, bool] | None = None) -> Model:
+    """The model a run would make of the network: with the layers that suit its place and form."""
+    form = form or {}
+    chosen = layers_for(device, **{name: form[name] for name in ("channels_last", "compiled") if name in form})
+    return Model(network, device, **form, layers=chosen)
 
 
 class Everyone:

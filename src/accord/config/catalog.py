@@ -14,11 +14,12 @@ WHERE = {
     "partition": ("accord.data.partition", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
+    "executor": ("accord.executors", "EXECUTORS"),
 }
 
 
 def registry(kind: str) -> Mapping[str, Factory]:
-    """The factories of one kind: algorithm, dataset, partition, transform or model."""
+    """The factories of one kind: one of those in `WHERE`."""
     module, name = WHERE[kind]
     found: Mapping[str, Factory] = getattr(importlib.import_module(module), name)
     return found

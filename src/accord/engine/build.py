@@ -12,7 +12,6 @@ from torch import nn
 
 from accord.algorithms import ALGORITHMS
 from accord.core.algorithm import Algorithm, Sampler, Setup
-from accord.core.compiling import check_compiler
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam, Optimizer, Schedule
@@ -22,6 +21,9 @@ from accord.data.datasets import load_dataset
 from accord.data.federate import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
 from accord.errors import ConfigError, DataError
+from accord.executors import check_compiles
+from accord.executors.gpu.compiler import check_compiler
+from accord.executors.kernels import layers_for
 from accord.models import MODELS
 from accord.sampling import Cyclic, Uniform, Weighted
 
@@ -116,16 +118,13 @@ def fits(data: FederatedData, device: torch.device, share: float = 0.1) -> bool:
 def build_model(config: RunConfig, data: FederatedData, network: nn.Module | None, device: torch.device) -> Model:
     """The named model, drawn from the run's seed; or the user's own, with the weights it came with."""
     if config.compile:
-        if config.executor not in ("auto", "batched"):
-            raise ConfigError(
-                f"compile = true is for clients side by side, and executor = {config.executor!r} has none: "
-                "use executor = 'auto' or 'batched', or set compile to false"
-            )
+        check_compiles(config.executor)
         check_compiler(device)
-    form = {
+    form: dict[str, Any] = {
         "bf16": config.precision == "bf16",
         "channels_last": config.channels_last,
         "compiled": config.compile,
+        "layers": layers_for(device, channels_last=config.channels_last, compiled=config.compile),
     }
     if network is not None:
         return Model(network, device, **form)

@@ -21,9 +21,9 @@ from accord.engine.build import choose_device
 from accord.engine.checkpoint import Checkpoints
 from accord.engine.client import Site
 from accord.engine.run import _Federation, run
-from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
 from accord.errors import ConfigError
+from accord.executors.sequential import Sequential
 from accord.observe import Observer
 
 # What the clients do, and what the server does around it.

@@ -18,7 +18,6 @@ from accord.core.keys import Key
 from accord.core.types import Replies, State, World
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import evaluate as judge
-from accord.engine.batched import Batched
 from accord.engine.build import (
     build_algorithm,
     build_data,
@@ -35,13 +34,12 @@ from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange
 from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
-from accord.engine.precision import numerics
-from accord.engine.processes import Processes, can_fork, cores
-from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
 from accord.engine.summary import measure_drift, measure_local_models, personal_record, summarise
 from accord.engine.unseen import check_unseen, unseen_curve
-from accord.errors import CheckpointError, ConfigError
+from accord.errors import CheckpointError
+from accord.executors import make_executor
+from accord.executors.gpu.precision import numerics
 from accord.observe import Observer
 
 Record = dict[str, Any]
@@ -120,19 +118,16 @@ class _Federation:
         return World(round, self.members, self.train_data.sizes, self.key)
 
     def executor(self, done: Callable[[int, int], None]) -> Executor:
-        """All clients at once on a GPU, processes where they pay, the plain loop elsewhere."""
+        """The configured one, or what pays most here."""
         site = Site(self.train_data, self.key, self.device, self.config.evaluate.personal)
-        name, tasks = self.config.executor, self.algorithm.tasks
-        if name == "auto":
-            pays = self.device.type == "cpu" and can_fork() and len(self.members) > 1 and cores() > 1
-            name = "batched" if self.device.type == "cuda" else "processes" if pays else "sequential"
-        if name == "batched":
-            if self.device.type != "cuda":
-                raise ConfigError("executor = 'batched' needs a GPU, and torch sees none here: use executor = 'auto'")
-            return Batched(site, tasks, done)
-        if name == "processes":
-            return Processes(site, tasks, self.config.workers, done)
-        return Sequential(site, tasks, done)
+        return make_executor(
+            self.config.executor,
+            site,
+            self.algorithm.tasks,
+            clients=len(self.members),
+            workers=self.config.workers,
+            done=done,
+        )
 
     def carry_out(self, folder: Path, observers: Sequence[Observer]) -> Outcome:
         """All rounds that are still to do."""

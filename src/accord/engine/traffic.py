@@ -14,8 +14,8 @@ from accord.core.types import Replies, World
 from accord.engine.build import build_algorithm, build_data, build_model, build_setup, choose_device
 from accord.engine.client import Site
 from accord.engine.exchange import LocalExchange
-from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
+from accord.executors.sequential import Sequential
 
 
 @dataclass(frozen=True)
