@@ -163,8 +163,7 @@ class RunConfig:
     out: Annotated[str, "folder for runs"] = "runs"
     device: Annotated[Literal["auto", "cpu", "cuda"], "auto: a GPU if there is one"] = "auto"
     executor: Annotated[
-        Literal["auto", "sequential", "processes", "batched"],
-        "clients one after another, on all cores at once, or side by side on a GPU",
+        str, Named("executor", also=("auto",)), "who runs the clients; `accord list executors`; auto: what pays here"
     ] = "auto"
     workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
     precision: Annotated[

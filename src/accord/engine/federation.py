@@ -26,7 +26,7 @@ from accord.config import RunConfig
 from accord.core.algorithm import Algorithm
 from accord.core.keys import Key
 from accord.core.model import Model
-from accord.core.types import Facts, State, World
+from accord.core.types import Exchange, Facts, State, World
 from accord.data.federated import Dataset, FederatedData
 from accord.engine.build import (
     build_algorithm,
@@ -43,6 +43,7 @@ from accord.engine.checkpoint import to_device
 from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange, Policy
 from accord.engine.store import ClientStore
+from accord.executors import make_executor
 
 
 def _unobserved(done: int, total: int) -> None:
@@ -105,16 +106,15 @@ class Federation:
         """Home to all its clients; `with_test` hands them their own test data."""
         return Site(self.train_data, self.key, self.device, with_test)
 
-    def executor(
-        self, done: Callable[[int, int], None] = _unobserved, *, name: str = "", with_test: bool = False
-    ) -> Executor:
-        """Whoever runs its clients: the configuration's choice, or `name`; `done` is told how many have answered."""
-        from accord.executors import make_executor
-
-        site = self.site(with_test=with_test)
-        chosen = name or self.config.executor
+    def executor(self, done: Callable[[int, int], None] = _unobserved, *, with_test: bool = False) -> Executor:
+        """Whoever runs its clients; `done` is told how many have answered."""
         return make_executor(
-            chosen, site, self.algorithm.tasks, clients=len(self.facts.members), workers=self.config.workers, done=done
+            self.config.executor,
+            self.site(with_test=with_test),
+            self.algorithm.tasks,
+            clients=len(self.facts.members),
+            workers=self.config.workers,
+            done=done,
         )
 
     @contextmanager
@@ -127,9 +127,7 @@ class Federation:
         with tempfile.TemporaryDirectory(prefix="accord-memory-") as passing:
             yield ClientStore(Path(passing), self.facts.sizes, limit)
 
-    def exchange(
-        self, executor: Executor, store: ClientStore, round: int, *, rehearsal: bool = False
-    ) -> LocalExchange:
+    def exchange(self, executor: Executor, store: ClientStore, round: int, *, rehearsal: bool = False) -> LocalExchange:
         """The door to the clients in `round`. In a `rehearsal` everybody answers and nobody keeps anything."""
         clients = self.config.clients
         policy = Policy(minimum=clients.minimum, tolerate=clients.tolerate)
@@ -144,7 +142,7 @@ class Federation:
             keep_memory=not rehearsal,
         )
 
-    def first_state(self, exchange: LocalExchange) -> State:
+    def first_state(self, exchange: Exchange) -> State:
         """The server's state before the first round; what a method prepares with its clients included."""
         world = self.world(0)
         return self.algorithm.start(to_device(self.algorithm.init(world), self.device), world, exchange)

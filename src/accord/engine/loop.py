@@ -97,5 +97,3 @@ def _record(round: int, replies: Replies, exchange: RoundExchange) -> Record:
 def last_line(text: str) -> str:
     """Of a traceback, the error itself."""
     return (text.strip().splitlines() or [""])[-1]
-
-

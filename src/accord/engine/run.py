@@ -20,9 +20,9 @@ from accord.engine.federation import Federation
 from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
 from accord.engine.loop import Loop
-from accord.engine.precision import numerics
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError
+from accord.executors.gpu.precision import numerics
 from accord.observe import Audience, Observer
 
 Record = dict[str, Any]

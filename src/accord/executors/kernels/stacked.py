@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from accord.core.tensors import is_stacked
-from accord.models.products import convolve, multiply, pool
-from accord.models.swapping import exchanged, pair
+from accord.executors.kernels.layers import exchanged, pair
+from accord.executors.kernels.products import convolve, multiply, pool
 
 Work = Callable[..., Tensor]
 
@@ -91,7 +91,7 @@ class StackableLinear(nn.Linear):
 
 
 class StackableReLU(nn.ReLU):
-    """`nn.ReLU`; of images with channels last, see `accord.models.products`."""
+    """`nn.ReLU`; of images with channels last, see `accord.executors.kernels.products`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Of any shape."""
@@ -149,6 +149,6 @@ LAYERS: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
-def stackable(network: nn.Module) -> nn.Module:
-    """The network with those layers changed, in place."""
+def stacked_layers(network: nn.Module) -> nn.Module:
+    """The network with those layers exchanged, in place."""
     return exchanged(network, LAYERS)

@@ -7,24 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from accord.core.compiling import StackedStep
 from accord.core.task import LocalTraining
 from accord.core.tensors import Trees
 from accord.core.types import Batch, ClientData, Job
-from accord.engine.buffers import Fixed, stacked
-from accord.engine.graphs import Recorder
-
-
-class Lane(Protocol):
-    """What a stack knows of a lane."""
-
-    given: Fixed
-    carry: Fixed
+from accord.executors.gpu.buffers import stacked
+from accord.executors.gpu.compiler import StackedStep
+from accord.executors.gpu.graphs import Recorder
+from accord.executors.gpu.lane import Lane
 
 
 class Stack:

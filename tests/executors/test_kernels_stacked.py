@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from accord.models import products
-from accord.models.stackable import StackableConv2d, stackable
+from accord.executors.kernels import products
+from accord.executors.kernels.stacked import StackableConv2d, stacked_layers
 
 K = 3
 
@@ -44,7 +44,7 @@ def check(network: nn.Module, *shape: int, within: float = 1e-10, x: Tensor | No
     torch.manual_seed(0)
     params = {name: torch.randn(K, *p.shape) for name, p in network.named_parameters()}
     x = torch.randn(K, *shape) if x is None else x
-    mine, theirs = by_stack(stackable(copy.deepcopy(network)), params, x), by_client(network, params, x)
+    mine, theirs = by_stack(stacked_layers(copy.deepcopy(network)), params, x), by_client(network, params, x)
     for a, b in zip((mine[0], *mine[1]), (theirs[0], *theirs[1]), strict=True):
         torch.testing.assert_close(a, b, rtol=within, atol=within)
 
@@ -111,13 +111,13 @@ def test_weights_that_all_clients_share(float64: None) -> None:
     torch.manual_seed(0)
     plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3))
     x = torch.randn(K, 2, 1, 6, 6)
-    mine = torch.vmap(stackable(copy.deepcopy(plain)))(x)
+    mine = torch.vmap(stacked_layers(copy.deepcopy(plain)))(x)
     torch.testing.assert_close(mine, torch.stack([plain(one) for one in x]), rtol=1e-10, atol=1e-10)
 
 
 def test_bf16_is_asked_for_by_autocast() -> None:
     torch.manual_seed(0)
-    network = stackable(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 3)))
+    network = stacked_layers(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 3)))
     params = {name: torch.randn(K, *p.shape) for name, p in network.named_parameters()}
     x = torch.randn(K, 2, 1, 6, 6)
     with torch.autocast("cpu", torch.bfloat16):
@@ -131,6 +131,6 @@ def test_without_vmap_the_layer_is_the_ordinary_one() -> None:
     torch.manual_seed(0)
     plain = nn.Conv2d(1, 2, 3)
     x = torch.randn(1, 1, 5, 5)
-    changed = stackable(copy.deepcopy(plain))
+    changed = stacked_layers(copy.deepcopy(plain))
     assert isinstance(changed, StackableConv2d)
     assert torch.equal(changed(x), plain(x))

@@ -6,29 +6,15 @@ S steps, K lanes, B samples in a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from accord.core.types import Batch, Job
-from accord.engine.client import Work, as_tensor
-
-Draws = dict[str, np.ndarray[Any, np.dtype[Any]]]
-Rows = np.ndarray[Any, np.dtype[np.int64]]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """One client's share of a request, with everything drawn."""
-
-    work: Work
-    job: Job
-    examples: int
-    batches: list[Rows]
-    draws: Draws
+from accord.core.types import Batch
+from accord.engine.client import as_tensor
+from accord.executors.gpu.lane import Client, Draws, Rows
 
 
 class Tables:
@@ -45,20 +31,20 @@ class Tables:
         self.noise: dict[str, Tensor] = {}
         self.next = torch.zeros(1, dtype=torch.int64, device=device)
 
-    def fill(self, planned: Sequence[Planned], rows: Sequence[Rows], y: Tensor) -> bool:
+    def fill(self, clients: Sequence[Client], rows: Sequence[Rows], y: Tensor) -> bool:
         """Lay out a block's batches, first step next; whether a table had to move."""
-        steps = max(len(p.batches) for p in planned)
+        steps = max(len(client.batches) for client in clients)
         numbers = np.zeros((steps, 3, self.lanes, self.width), np.int64)
         where, index = numbers[:, 0], numbers[:, 1]
         weight = np.zeros(index.shape, np.float32)
-        for lane, (plan, own) in enumerate(zip(planned, rows, strict=True)):
-            if plan.batches:
-                lengths = np.array([len(batch) for batch in plan.batches])
+        for lane, (client, own) in enumerate(zip(clients, rows, strict=True)):
+            if client.batches:
+                lengths = np.array([len(batch) for batch in client.batches])
                 weight[: len(lengths), lane] = np.arange(self.width) < lengths[:, None]
-                index[:, lane][weight[:, lane] > 0] = np.concatenate(plan.batches)
+                index[:, lane][weight[:, lane] > 0] = np.concatenate(client.batches)
             where[:, lane] = own[index[:, lane]]
         tables: Draws = {"numbers": numbers, "weight": weight}
-        noise = {name: self._noise(name, planned, steps) for name in planned[0].draws}
+        noise = {name: self._noise(name, clients, steps) for name in clients[0].draws}
         moved = steps > self.steps or any(noise[n].shape[1:] != t.shape[1:] for n, t in self.noise.items())
         if moved:  # room for half as many steps again, so that slightly longer blocks find it
             self.steps = steps + steps // 2
@@ -86,8 +72,8 @@ class Tables:
         like = as_tensor(values[:1], self.device)
         return like.new_zeros(self.steps, *like.shape[1:])
 
-    def _noise(self, name: str, planned: Sequence[Planned], steps: int) -> np.ndarray[Any, Any]:
-        drawn = [p.draws[name] for p in planned]
+    def _noise(self, name: str, clients: Sequence[Client], steps: int) -> np.ndarray[Any, Any]:
+        drawn = [client.draws[name] for client in clients]
         shape = np.max([d.shape[1:] for d in drawn], axis=0).astype(int) if drawn[0].ndim > 1 else ()
         table = np.zeros((steps, self.lanes, *shape), drawn[0].dtype)
         for lane, values in enumerate(drawn):

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accord.core.model import Model
+from accord.executors.kernels.cpu import CPUConv2d, CPUMaxPool2d, cpu_layers
 from accord.models import MODELS, adapt
-from accord.models.quick import QuickConv2d, QuickMaxPool2d, quick
+from support.federation import suited
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from accord.models.quick import QuickConv2d, QuickMaxPool2d, quick
 def test_pooling_equals_torchs_to_the_bit(settings: dict[str, Any], shape: tuple[int, ...], trained: bool) -> None:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).mul(4).round()  # equal values among them
     mine, theirs = x.clone().requires_grad_(trained), x.clone().requires_grad_(trained)
-    pooled, expected = QuickMaxPool2d(**settings)(mine), nn.MaxPool2d(**settings)(theirs)
+    pooled, expected = CPUMaxPool2d(**settings)(mine), nn.MaxPool2d(**settings)(theirs)
     assert torch.equal(pooled, expected)
     if trained:
         slopes = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
@@ -62,25 +62,25 @@ def test_convolutions_equal_torchs(settings: dict[str, Any], laid: torch.memory_
     layer = nn.Conv2d(out_channels=4, kernel_size=3, dtype=torch.float64, **settings)
     x = torch.randn(2, settings["in_channels"], 8, 9, dtype=torch.float64).contiguous(memory_format=laid)
     expected = values(layer, x)
-    for mine, theirs in zip(values(quick(layer), x), expected, strict=True):  # type: ignore[arg-type]
+    for mine, theirs in zip(values(cpu_layers(layer), x), expected, strict=True):  # type: ignore[arg-type]
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_one_image_without_a_batch() -> None:
     layer, x = nn.Conv2d(1, 2, 3), torch.randn(1, 6, 6)
     expected = layer(x)
-    torch.testing.assert_close(quick(layer)(x), expected)
+    torch.testing.assert_close(cpu_layers(layer)(x), expected)
 
 
 def test_not_a_number_stays_visible() -> None:
     x = torch.zeros(1, 1, 4, 4)
     x[0, 0, 1, 2] = torch.nan
-    assert QuickMaxPool2d(2)(x).isnan().tolist() == [[[[False, True], [False, False]]]]
+    assert CPUMaxPool2d(2)(x).isnan().tolist() == [[[[False, True], [False, False]]]]
 
 
 def test_gradients_are_torchs_own() -> None:
     x = torch.ones(1, 1, 2, 2, requires_grad=True)  # four equal maxima: torch sends the gradient to the first
-    (slope,) = torch.autograd.grad(QuickMaxPool2d(2)(x).sum(), x)
+    (slope,) = torch.autograd.grad(CPUMaxPool2d(2)(x).sum(), x)
     assert slope.flatten().tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
@@ -95,29 +95,31 @@ def test_the_gradients_own_gradient_too() -> None:
         return torch.autograd.grad(slope.pow(2).sum(), weight)[0]
 
     expected = twice(layers)
-    torch.testing.assert_close(twice(quick(layers)), expected)
+    torch.testing.assert_close(twice(cpu_layers(layers)), expected)
 
 
 def test_a_window_that_does_not_fit_is_refused_as_ever() -> None:
     with pytest.raises(RuntimeError, match="too small"):
-        QuickMaxPool2d(3)(torch.zeros(1, 1, 2, 2))
+        CPUMaxPool2d(3)(torch.zeros(1, 1, 2, 2))
 
 
 def test_names_and_kinds_stay() -> None:
     network = MODELS["mcmahan_cnn"]((1, 8, 8), 3)
     before = list(network.state_dict())
-    kinds = [type(module).__name__ for module in quick(network).modules()]
+    kinds = [type(module).__name__ for module in cpu_layers(network).modules()]
     assert list(network.state_dict()) == before
-    assert kinds.count("QuickMaxPool2d") == kinds.count("QuickConv2d") == 2
+    assert kinds.count("CPUMaxPool2d") == kinds.count("CPUConv2d") == 2
     assert kinds.count("MaxPool2d") == kinds.count("Conv2d") == 0
 
 
 def test_the_users_module_keeps_its_own_layers() -> None:
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 3))
     x = torch.randn(4, 1, 8, 8)
-    model = Model(adapt(module, head="3", maps="1", example=x))
+    model = suited(adapt(module, head="3", maps="1", example=x))
+    assert any(isinstance(m, CPUConv2d) for m in model._train.modules())
+    assert any(isinstance(m, CPUConv2d) for m in model.computing(model.network)._train.modules())
     params, buffers = model.init()
     exported = model.module(params, buffers)
-    assert not any(isinstance(m, QuickConv2d | QuickMaxPool2d) for m in (*exported.modules(), *module.modules()))
+    assert not any(isinstance(m, CPUConv2d | CPUMaxPool2d) for m in (*exported.modules(), *module.modules()))
     torch.testing.assert_close(model.reference(params, buffers, x).logits, exported(x))
     torch.testing.assert_close(model.maps(params, buffers, x), module[:2](x))

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from accord.algorithms import ALGORITHMS
-from accord.core import compiling
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
 from accord.core.task import Part, View
-from accord.engine.batched import Batched
-from accord.engine.buffers import Fixed, stacked
-from accord.engine.graphs import CaptureError
+from accord.executors.gpu import compiler
+from accord.executors.gpu.batched import Batched
+from accord.executors.gpu.buffers import Buffers, stacked
+from accord.executors.gpu.graphs import CaptureError
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model
 
 MODELS = {"fedfusion": "mcmahan_cnn", "fedbn": "fedbr_cnn"}
@@ -34,7 +34,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         graphs.append(graph)
         return graph
 
-    monkeypatch.setattr(compiling, "compiled", keep)
+    monkeypatch.setattr(compiler, "compiled", keep)
     return graphs
 
 
@@ -90,7 +90,7 @@ def test_convolutions_and_optimizers(optimizer: Any, kind: str, traced: list[Any
 
 
 def test_torchs_own_tracer_understands_the_graph(monkeypatch: pytest.MonkeyPatch, float64: None) -> None:
-    monkeypatch.setattr(compiling, "compiled", lambda graph: torch.compile(graph, backend="aot_eager", dynamic=False))
+    monkeypatch.setattr(compiler, "compiled", lambda graph: torch.compile(graph, backend="aot_eager", dynamic=False))
     assert worst(run("fedavg", True), run("fedavg", False)) < 1e-12
 
 
@@ -142,7 +142,7 @@ def test_a_stack_that_cannot_be_recorded_becomes_lanes(monkeypatch: pytest.Monke
     def capture(*_: Any) -> Any:
         raise CaptureError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(compiling.StackedStep, "__call__", capture)
+    monkeypatch.setattr(compiler.StackedStep, "__call__", capture)
     with pytest.warns(RuntimeWarning, match="side by side instead: operation not permitted") as caught:
         found = run("fedavg", True)
     assert len(caught) == 1
@@ -156,7 +156,7 @@ def test_a_compiler_that_fails_costs_only_speed(monkeypatch: pytest.MonkeyPatch,
 
         return fail
 
-    monkeypatch.setattr(compiling, "compiled", broken)
+    monkeypatch.setattr(compiler, "compiled", broken)
     with pytest.warns(RuntimeWarning, match="side by side instead: no kernel for that$") as caught:
         found = run("fedavg", True)
     assert len(caught) == 1
@@ -202,7 +202,7 @@ def test_buffers_laid_together_keep_layout_values_and_names() -> None:
     made = []
     for number in (1.0, 2.0):
         one = torch.full((2, 3, 4, 4), number).contiguous(memory_format=torch.channels_last)
-        fixed = Fixed(torch.device("cpu"))
+        fixed = Buffers(torch.device("cpu"))
         fixed.load({"a": {"w": one, "n": torch.arange(int(number) + 1.0)}, "same": one, "word": "x"})
         made.append(fixed)
     whole = stacked(made, 5)

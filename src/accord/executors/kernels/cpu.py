@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from accord.models.swapping import exchanged, pair
+from accord.executors.kernels.layers import exchanged, pair
 
 FEW = 16  # input channels of a convolution that is quicker with channels last
 
 
-class QuickConv2d(nn.Conv2d):
+class CPUConv2d(nn.Conv2d):
     """`nn.Conv2d` up to rounding; decides for itself how its images lie in memory."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class _Pool(torch.autograd.Function):
         return (grad.contiguous() if x.is_contiguous() else grad), *[None] * len(ctx.settings)
 
 
-class QuickMaxPool2d(nn.MaxPool2d):
+class CPUMaxPool2d(nn.MaxPool2d):
     """`nn.MaxPool2d` to the last bit."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -71,11 +71,11 @@ class QuickMaxPool2d(nn.MaxPool2d):
         return pooled
 
 
-LAYERS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: QuickConv2d, nn.MaxPool2d: QuickMaxPool2d}
+LAYERS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: CPUConv2d, nn.MaxPool2d: CPUMaxPool2d}
 
 
-def quick(network: nn.Module) -> nn.Module:
-    """The network with those layers changed, in place."""
+def cpu_layers(network: nn.Module) -> nn.Module:
+    """The network with those layers exchanged, in place."""
     return exchanged(network, LAYERS)
 
 

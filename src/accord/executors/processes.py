@@ -14,7 +14,7 @@ import multiprocessing
 import os
 import signal
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -27,10 +27,10 @@ from torch import Tensor
 from accord.core.task import Task
 from accord.core.tensors import Trees, clone
 from accord.core.types import Result
-from accord.engine.allocator import keep_freed_memory
 from accord.engine.client import Answer, Request, Site, Work
-from accord.engine.sequential import answer, one_thread
-from accord.errors import ConfigError
+from accord.executors.allocator import keep_freed_memory
+from accord.executors.registry import EXECUTORS, GLADLY, NEVER, Choice, Done, nobody
+from accord.executors.sequential import answer, one_thread
 from accord.wire.codec import Layout, place, room, views
 
 SLACK = 1 << 20
@@ -107,26 +107,43 @@ def _serve(
             pipe.send((replace(found, result=None), place(trees, outbox.tensor)))
 
 
-class Processes:
-    """A persistent pool. Clients are handed out longest first, so that no core waits for a long one at the end."""
+@EXECUTORS.add("processes")
+class Processes(Choice):
+    """A pool of processes, one per core or as many as `workers` says.
+
+    Clients are handed out longest first, so that no core waits for a long one at the end.
+    """
+
+    devices = ("cpu",)
 
     def __init__(
         self,
         site: Site,
         tasks: Mapping[str, Task],
         workers: int = 0,
-        done: Callable[[int, int], None] = lambda done, total: None,
+        done: Done = nobody,
     ) -> None:
-        if not can_fork():
-            raise ConfigError("executor 'processes' needs a system that can fork; use executor = 'sequential'")
-        if site.device.type != "cpu":
-            raise ConfigError("executor 'processes' runs on the CPU; set device = 'cpu' or executor = 'sequential'")
         keep_freed_memory()  # for the answers here, and for the workers, who inherit it
         self.site, self.tasks, self.done = site, tasks, done
         self.count = workers or cores()
         self.workers: list[_Worker] = []
         self.broadcast = _Arena(0)
         self.room = (0, 0)  # inbox, outbox
+
+    @classmethod
+    def obstacle(cls) -> str:
+        """Workers are forked."""
+        return "" if can_fork() else "executor = 'processes' needs a system that can fork: use executor = 'auto'"
+
+    @classmethod
+    def pays(cls, device: torch.device, clients: int) -> int:
+        """Where there are clients and cores to share."""
+        return GLADLY if clients > 1 and cores() > 1 else NEVER
+
+    @classmethod
+    def make(cls, site: Site, tasks: Mapping[str, Task], *, workers: int, done: Done) -> Processes:
+        """A pool of `workers`; 0: one per core."""
+        return cls(site, tasks, workers, done)
 
     @one_thread()  # the cores are the workers'
     def run(self, request: Request) -> list[Answer]:

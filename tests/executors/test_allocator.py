@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from accord.engine.allocator import KEPT, LARGEST, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, keep_freed_memory
+from accord.executors.allocator import KEPT, LARGEST, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, keep_freed_memory
 
 
 def test_both_limits_are_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from accord.core.task import Task
 from accord.engine.client import Answer, Request, Site, Work, run_client
 from accord.errors import DivergedError
+from accord.executors.registry import AT_LEAST, EXECUTORS, Choice, Done, nobody
 
 
 @contextmanager
@@ -34,16 +35,27 @@ def answer(site: Site, task: Task, request: Request, work: Work) -> Answer:
         return Answer(work.client, None, traceback.format_exc())
 
 
-class Sequential:
-    """Runs every client in this process."""
+@EXECUTORS.add("sequential")
+class Sequential(Choice):
+    """One client after the other in this process: the reference."""
 
     def __init__(
         self,
         site: Site,
         tasks: Mapping[str, Task],
-        done: Callable[[int, int], None] = lambda done, total: None,
+        done: Done = nobody,
     ) -> None:
         self.site, self.tasks, self.done = site, tasks, done
+
+    @classmethod
+    def pays(cls, device: torch.device, clients: int) -> int:
+        """Where nothing else does."""
+        return AT_LEAST
+
+    @classmethod
+    def make(cls, site: Site, tasks: Mapping[str, Task], *, workers: int, done: Done) -> Sequential:
+        """It has no workers."""
+        return cls(site, tasks, done)
 
     def run(self, request: Request) -> list[Answer]:
         """In the order of the request."""

@@ -33,11 +33,11 @@ def to_be_stacked(task: object) -> TypeGuard[LocalTraining]:
     return isinstance(task, LocalTraining) and task.model.compiled
 
 
-def obstacle(task: LocalTraining) -> str:
-    """Why it is not even tried, or nothing."""
-    apart = [part.name for part in task.parts if not part.stacks]
-    if apart:
-        return f"its part {apart[0]} does not allow it"
+def apart(task: LocalTraining) -> str:
+    """Why stacking its clients is not even tried, or nothing."""
+    alone = [part.name for part in task.parts if not part.stacks]
+    if alone:
+        return f"its part {alone[0]} does not allow it"
     return "it has a step of its own" if task.has_own("step", "objective") else ""
 
 

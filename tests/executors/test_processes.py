@@ -13,8 +13,8 @@ import torch
 
 from accord.algorithms.fedavg import averaging
 from accord.core.task import Part, View
-from accord.engine.processes import SLACK, Processes, cores
 from accord.errors import DivergedError, RunError
+from accord.executors.processes import SLACK, Processes, cores
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
 
@@ -76,7 +76,7 @@ def test_a_failing_client_is_dropped_with_its_reason(kind: str) -> None:
 
 
 def test_sequential_drops_the_same_client() -> None:
-    from accord.engine.sequential import Sequential
+    from accord.executors.sequential import Sequential
 
     forked, plain = run_with("raise"), run_with("raise", Sequential)
     try:
@@ -107,7 +107,7 @@ def test_too_few_answers_end_the_round() -> None:
 
 
 def test_simulated_drop_outs_follow_the_seed() -> None:
-    from accord.engine.sequential import Sequential
+    from accord.executors.sequential import Sequential
 
     def missing() -> list[int]:
         run = run_with("none", Sequential)

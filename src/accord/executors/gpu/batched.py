@@ -7,54 +7,69 @@ kernels are its own. Dropout alone differs, its masks come from one generator fo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from accord.core.compiling import StackError, obstacle, to_be_stacked
 from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
-from accord.engine.buffers import Fixed, MisfitError, leaves, spec
 from accord.engine.client import Answer, Request, Site, Work, as_tensor, check_finite, seed_torch
-from accord.engine.graphs import CaptureError, Recorder
-from accord.engine.lanes import Lanes
-from accord.engine.resident import Resident
-from accord.engine.sequential import answer, one_thread
-from accord.engine.tables import Planned
 from accord.errors import DivergedError
+from accord.executors.gpu.buffers import Buffers, MisfitError, leaves, spec
+from accord.executors.gpu.compiler import StackError, apart, to_be_stacked
+from accord.executors.gpu.graphs import CaptureError, Recorder
+from accord.executors.gpu.lane import Client
+from accord.executors.gpu.lanes import Lanes
+from accord.executors.gpu.samples import Samples
+from accord.executors.registry import EXECUTORS, GLADLY, Choice, Done, nobody
+from accord.executors.sequential import answer, one_thread
 
 MOST_LANES = 128
 SHARE = 0.4  # of the free memory for data, and again for lanes
 
 
-class Batched:
-    """Runs blocks of clients side by side; what cannot be recorded runs one after another instead."""
+@EXECUTORS.add("batched")
+class Batched(Choice):
+    """Blocks of clients side by side on one GPU; what cannot be recorded runs one after another instead."""
+
+    devices = ("cuda",)
+    compiles = True
 
     def __init__(
         self,
         site: Site,
         tasks: Mapping[str, Task],
-        done: Callable[[int, int], None] = lambda done, total: None,
+        done: Done = nobody,
         *,
         lanes: int = 0,
     ) -> None:
         self.site, self.tasks, self.done = site, tasks, done
         self.recorder = Recorder(site.device)
-        self.data = Resident(site, int(SHARE * self._free()))
+        self.data = Samples(site, int(SHARE * self._free()))
         self.most = int(site.data.sizes.max())
         self.limit: dict[str, int] = {}  # lanes of a task that fit into memory
         self.asked = lanes or MOST_LANES
-        self._shared: dict[str, Fixed] = {}
+        self._shared: dict[str, Buffers] = {}
         self._lanes: dict[str, dict[Any, Lanes]] = {}
         self._known: dict[str, dict[Any, Lanes]] = {}  # where the last client with such a job went
         self._unfit: set[str] = set()  # tasks that cannot be recorded
         self._apart: set[str] = set()  # tasks whose clients cannot be stacked
         for name, task in tasks.items():
-            if to_be_stacked(task) and (reason := obstacle(task)):
+            if to_be_stacked(task) and (reason := apart(task)):
                 self._unstack(name, reason)
+
+    @classmethod
+    def pays(cls, device: torch.device, clients: int) -> int:
+        """Wherever there is a GPU."""
+        return GLADLY
+
+    @classmethod
+    def make(cls, site: Site, tasks: Mapping[str, Task], *, workers: int, done: Done) -> Batched:
+        """`workers` are no concern of a GPU's."""
+        return cls(site, tasks, done)
 
     def run(self, request: Request) -> list[Answer]:
         """Blocks of as many clients as fit, those with the most steps first."""
@@ -70,7 +85,7 @@ class Batched:
                 note(self._one_by_one(request, request.works))
                 return answers
             shared = self._share(request)
-            waiting = self._planned(request, task)
+            waiting = self._clients(request, task)
             while waiting and request.task not in self._unfit:
                 block = waiting[: self._block_size(request.task, len(waiting))]
                 try:
@@ -90,13 +105,13 @@ class Batched:
                 except Exception as error:
                     # Perhaps one client's failure; one after another it is that client's alone.
                     self._drop_lanes(request.task)
-                    found = self._one_by_one(request, [planned.work for planned in block])
+                    found = self._one_by_one(request, [client.work for client in block])
                     if all(answer.result is not None for answer in found):
                         self._give_up(request.task, repr(error))
                 note(found)
                 waiting = waiting[len(block) :]
             if waiting:
-                note(self._one_by_one(request, [planned.work for planned in waiting]))
+                note(self._one_by_one(request, [client.work for client in waiting]))
         return answers
 
     def close(self) -> None:
@@ -108,16 +123,16 @@ class Batched:
     def _one_by_one(self, request: Request, works: Iterable[Work]) -> list[Answer]:
         return [answer(self.site, self.tasks[request.task], request, work) for work in works]
 
-    def _block(self, request: Request, task: Task, shared: Trees, block: list[Planned]) -> list[Answer]:
+    def _block(self, request: Request, task: Task, shared: Trees, block: list[Client]) -> list[Answer]:
         cuda = self.recorder.cuda
         with torch.random.fork_rng(devices=[self.site.device] if cuda else []):
-            first = min(planned.work.client for planned in block)
+            first = min(client.id for client in block)
             seed_torch(self.site.key.number(f"torch.{request.task}", request.round, first), self.site.device)
-            if self.data.bring([planned.work.client for planned in block], self.asked):
+            if self.data.bring([client.id for client in block], self.asked):
                 self._drop_lanes(request.task)
             measured = cuda and request.task not in self.limit
             before = _allocated(self.site.device, reset=True) if measured else 0
-            used = {id(lanes): lanes for lanes in [self._seat(request.task, task, planned) for planned in block]}
+            used = {id(lanes): lanes for lanes in [self._seat(request.task, task, client) for client in block]}
             room = self._block_size(request.task, len(request.works))
             found = [pair for lanes in used.values() for pair in lanes.run(shared, self.data, room)]
             if measured:
@@ -137,12 +152,12 @@ class Batched:
         shape = [(path, t.shape, t.dtype) for path, t in leaves(request.shared)]
         if here is None or [(path, t.shape, t.dtype) for path, t in leaves(here.value)] != shape:
             self._drop_lanes(request.task)
-            here = self._shared[request.task] = Fixed(self.site.device)
+            here = self._shared[request.task] = Buffers(self.site.device)
         here.load(request.shared)
         shared: Trees = here.value
         return shared
 
-    def _planned(self, request: Request, task: Task) -> list[Planned]:
+    def _clients(self, request: Request, task: Task) -> list[Client]:
         """Every client's job, batches and noise; those with the most steps first."""
         key, device, count = self.site.key, self.site.device, len(request.works)
         sizes = self.site.data.sizes
@@ -159,7 +174,7 @@ class Batched:
             "lr": np.full(count, request.lr),
         }
         info = {name: as_tensor(values, device) for name, values in numbers.items()}
-        planned = []
+        clients = []
         noisy = not isinstance(task, LocalTraining) or task.has_own("noise")  # making a generator takes a while
         for number, (work, own) in enumerate(zip(request.works, batches, strict=True)):
             draws = {}
@@ -175,18 +190,18 @@ class Batched:
             )
             if work.memory is None:
                 job = job._replace(memory=task.first_memory(job))
-            planned.append(Planned(work, job, int(examples[number]), own, draws))
-        return sorted(planned, key=lambda p: (-len(p.batches), p.work.client))
+            clients.append(Client(work, job, int(examples[number]), own, draws))
+        return sorted(clients, key=lambda client: (-len(client.batches), client.id))
 
-    def _seat(self, name: str, task: Task, planned: Planned) -> Lanes:
+    def _seat(self, name: str, task: Task, client: Client) -> Lanes:
         """Put a client into lanes made for clients like it."""
-        job, examples = planned.job, planned.examples
-        draws = tuple((draw, values.dtype, values.ndim) for draw, values in planned.draws.items())
+        job, examples = client.job, client.examples
+        draws = tuple((draw, values.dtype, values.ndim) for draw, values in client.draws.items())
         given = spec({"private": job.private, "memory": job.memory}, examples)
-        alike = (self._width(task, planned), draws, given)
+        alike = (self._width(task, client), draws, given)
         known = self._known.setdefault(name, {})
         if alike in known and known[alike].ready:
-            known[alike].seat(planned, self.most)
+            known[alike].seat(client, self.most)
             return known[alike]
         carry = task.begin(job)
         all_lanes = self._lanes.setdefault(name, {})
@@ -194,12 +209,12 @@ class Batched:
         if key not in all_lanes:
             all_lanes[key] = Lanes(task, alike[0], self.recorder, stacked=name not in self._apart)
         known[alike] = all_lanes[key]
-        all_lanes[key].load(planned, carry, self.most)
+        all_lanes[key].load(client, carry, self.most)
         return all_lanes[key]
 
-    def _width(self, task: Task, planned: Planned) -> int:
+    def _width(self, task: Task, client: Client) -> int:
         """Samples in a step's batch, short ones padded where the method can bear it."""
-        widths = {len(rows) for rows in planned.batches}
+        widths = {len(rows) for rows in client.batches}
         couples = bool(getattr(getattr(task, "model", None), "couples_batch", False))
         if task.plan.last_batch == "pad" and not couples and task.plan.batch_size:
             return min(task.plan.batch_size, self.most)
@@ -209,21 +224,20 @@ class Batched:
             )
         return max(widths, default=1)
 
-    def _checked(self, found: list[tuple[Planned, Result]], round: int) -> list[Answer]:
+    def _checked(self, found: list[tuple[Client, Result]], round: int) -> list[Answer]:
         """One look at all results, since every look waits for the device."""
         answers = []
         values = [
             [v for _, v in leaves(result._asdict()) if v.is_floating_point() and v.numel()] for _, result in found
         ]
         fine = _all_finite(values)
-        for (planned, result), good in zip(found, fine, strict=True):
-            client = planned.work.client
+        for (client, result), good in zip(found, fine, strict=True):
             try:
                 if not good:
-                    check_finite(result, round, client)
-                answers.append(Answer(client, result))
+                    check_finite(result, round, client.id)
+                answers.append(Answer(client.id, result))
             except DivergedError as error:
-                answers.append(Answer(client, None, str(error), fatal=True))
+                answers.append(Answer(client.id, None, str(error), fatal=True))
         return answers
 
     def _halve(self, task: str, size: int) -> None:

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from accord.core.types import ClientData
 from accord.engine.client import Site
+from accord.executors.gpu.lane import Rows
 
-Rows = np.ndarray[Any, np.dtype[np.int64]]
 CHUNK = 4096  # samples prepared at a time: a pool of bytes is never held as floats twice
 
 
@@ -39,12 +39,13 @@ class OnDemand:
         return getattr(self._found, name)
 
 
-class Resident:
+class Samples:
     """`x` and `y` hold samples at fixed addresses; `rows` says which are a client's."""
 
     def __init__(self, site: Site, budget: int) -> None:
         self.site = site
         data = site.data
+        self.num_classes = data.num_classes
         shape, dtype = data.sample_shape, self._dtype()
         row_bytes = max(int(np.prod(shape)), 1) * dtype.itemsize + 8
         self._per_client = data.transform is not None
@@ -88,7 +89,7 @@ class Resident:
         """A client's samples; looks like `ClientData`."""
         data = self.site.data
         has_test = self.site.with_test and len(data.test[client]) > 0
-        found: Any = OnDemand(data.num_classes, has_test, lambda: self._gather(client))
+        found: Any = OnDemand(self.num_classes, has_test, lambda: self._gather(client))
         samples: ClientData = found
         return samples
 
@@ -98,7 +99,7 @@ class Resident:
         test_x, test_y = x[:0], y[:0]
         if self.site.with_test:
             test_x, test_y = (t.to(self.x.device) for t in self.site.data.client(client, "test"))
-        return ClientData(x, y, test_x, test_y, self.site.data.num_classes)
+        return ClientData(x, y, test_x, test_y, self.num_classes)
 
     def _dtype(self) -> torch.dtype:
         x, _ = self.site.data.train_pool.take(np.zeros(0, np.int64))

@@ -1,6 +1,6 @@
 """Buffers that stay where they are: a recorded step reads and writes the addresses it was recorded with.
 
-A `Fixed` value is nested dictionaries of tensors laid in such buffers; every client's values are copied in. What
+A `Buffers` value is nested dictionaries of tensors laid in such buffers; every client's values are copied in. What
 differs between clients in its first dimension (outputs kept for each of a client's samples) gets room for the
 largest client; steps read and write it through an index, so the rows beyond are never touched.
 """
@@ -55,7 +55,7 @@ def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
     return made
 
 
-class Fixed:
+class Buffers:
     """A nested value at fixed addresses."""
 
     def __init__(self, device: torch.device) -> None:
@@ -128,7 +128,7 @@ def _rebuilt(value: Any) -> Any:
     return {name: _rebuilt(inner) for name, inner in value.items()} if isinstance(value, dict) else value
 
 
-def stacked(fixed: Sequence[Fixed], most: int) -> Any:
+def stacked(fixed: Sequence[Buffers], most: int) -> Any:
     """The same nested value of all, in one tensor each, [K, ...]; from now on each has a slice of it."""
     known: dict[int, tuple[Tensor, list[Tensor]]] = {}
 

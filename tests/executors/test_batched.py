@@ -11,11 +11,11 @@ import torch
 
 from accord.core.plan import Plan
 from accord.data.federated import FederatedData
-from accord.engine.batched import Batched
 from accord.engine.client import Site
-from accord.engine.graphs import CaptureError
-from accord.engine.resident import Resident
 from accord.errors import DivergedError
+from accord.executors.gpu.batched import Batched
+from accord.executors.gpu.graphs import CaptureError
+from accord.executors.gpu.samples import Samples
 from support.federation import Everyone, Given, TinyRun, tiny_data, tiny_model
 
 COHORTS = Given([0, 2], [1, 3], [0, 1, 2, 3])
@@ -73,7 +73,7 @@ class ShiftedBy:
 def test_samples_are_the_clients_own_wherever_they_lie(transform: Any, budget: int) -> None:
     data: FederatedData = replace(tiny_data(), transform=transform)
     site = Site(data, TinyRun("fedavg").key, torch.device("cpu"), with_test=True)
-    resident = Resident(site, budget)
+    resident = Samples(site, budget)
     assert resident.whole == (budget > 0)
     resident.bring([1, 3], 2)
     for client in (1, 3):
@@ -89,7 +89,7 @@ def test_samples_are_the_clients_own_wherever_they_lie(transform: Any, budget: i
 
 def test_data_that_does_not_fit_is_brought_block_by_block(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     never_one_by_one(monkeypatch)
-    monkeypatch.setattr("accord.engine.batched.SHARE", 0.0)
+    monkeypatch.setattr("accord.executors.gpu.batched.SHARE", 0.0)
     run = TinyRun("fedntd", executor=lambda s, t: Batched(s, t, lanes=2)).rounds(3)
     assert close(run, TinyRun("fedntd").rounds(3))
 

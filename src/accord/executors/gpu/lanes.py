@@ -9,56 +9,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
-import torch
-
-from accord.core.compiling import StackedStep, to_be_stacked
 from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
-from accord.core.types import Batch, Carry, ClientData, Job, Result
-from accord.engine.buffers import Fixed, copies, leaves
-from accord.engine.graphs import CaptureError, Recorder, Recording
-from accord.engine.resident import Resident
-from accord.engine.stack import Stack, split
-from accord.engine.tables import Planned, Tables
+from accord.core.types import Carry, Result
+from accord.executors.gpu.buffers import copies, leaves
+from accord.executors.gpu.compiler import StackedStep, to_be_stacked
+from accord.executors.gpu.graphs import CaptureError, Recorder, Recording
+from accord.executors.gpu.lane import Client, Lane, nothing
+from accord.executors.gpu.samples import Samples
+from accord.executors.gpu.stack import Stack, split
+from accord.executors.gpu.tables import Tables
 
 FEW = 4  # a stack has one size, so few clients of many step without it
-
-
-class Lane:
-    """The fixed buffers of one client at a time."""
-
-    def __init__(self, task: Task, device: torch.device) -> None:
-        self.task = task
-        self.given = Fixed(device)
-        self.carry = Fixed(device)
-
-    def seat(self, job: Job, most: int) -> None:
-        """Take in a client: what its steps read."""
-        self.given.load({"private": job.private, "memory": job.memory, "info": job.info}, most)
-
-    def begin(self, shared: Trees, data: ClientData) -> None:
-        """What the steps work on, made from the buffers alone."""
-        self.carry.load(self.task.begin(self._job(shared, data)))
-
-    def step(self, shared: Trees, data: ClientData, batch: Batch) -> None:
-        """One step on the buffers."""
-        self.carry.settle(self.task.step(self._job(shared, data), self.carry.fresh(), batch))
-
-    def _job(self, shared: Trees, data: ClientData) -> Job:
-        given = self.given.value
-        return Job(shared, given["private"], given["memory"], given["info"], data)
-
-    def twin(self) -> Lane:
-        """A lane with the same values."""
-        lane = Lane(self.task, self.given.device)
-        lane.given.load(self.given.value)
-        lane.carry.load(self.carry.value)
-        return lane
-
-    @property
-    def moved(self) -> int:
-        """How often a buffer moved."""
-        return self.given.moved + self.carry.moved
 
 
 class Lanes:
@@ -69,7 +31,7 @@ class Lanes:
         self.stacked = stacked and to_be_stacked(task)
         self.lanes: list[Lane] = []
         self.tables = Tables(0, width, recorder.device)
-        self.clients: list[Planned] = []  # who is in which lane, longest first
+        self.clients: list[Client] = []  # who is in which lane, longest first
         self.begins_alone = True  # no client's `begin` has looked at its data: it can be recorded too
         self._seated = 0  # the first lanes, whose clients still have to begin
         self._steps: dict[int, Recording] = {}  # by number of lanes
@@ -89,34 +51,34 @@ class Lanes:
         """Whether the next client need not begin by itself: its lane has been used, and data was never looked at."""
         return self.begins_alone and len(self.clients) < len(self.lanes)
 
-    def load(self, planned: Planned, carry: Carry, most: int) -> None:
+    def load(self, client: Client, carry: Carry, most: int) -> None:
         """Put a client that has begun into the next free lane."""
         if len(self.clients) == len(self.lanes):
             self.lanes.append(Lane(self.task, self.recorder.device))
-        lane = self._take_in(planned, most)
+        lane = self._take_in(client, most)
         before = lane.moved
         lane.carry.load(carry, most)
         if lane.moved != before:
             self.forget()
-        data: Any = planned.job.data
+        data: Any = client.job.data
         self.begins_alone = self.begins_alone and not data.touched
 
-    def seat(self, planned: Planned, most: int) -> None:
+    def seat(self, client: Client, most: int) -> None:
         """Put a client into the next free lane; it begins with the others, in one recording."""
-        self._take_in(planned, most)
+        self._take_in(client, most)
         self._seated = len(self.clients)
 
-    def _take_in(self, planned: Planned, most: int) -> Lane:
+    def _take_in(self, client: Client, most: int) -> Lane:
         self._most = most
         lane = self.lanes[len(self.clients)]
         before = lane.moved
-        lane.seat(planned.job, most)
+        lane.seat(client.job, most)
         if lane.moved != before:
             self.forget()
-        self.clients.append(planned)
+        self.clients.append(client)
         return lane
 
-    def run(self, shared: Trees, data: Resident, room: int = 1) -> Iterator[tuple[Planned, Result]]:
+    def run(self, shared: Trees, data: Samples, room: int = 1) -> Iterator[tuple[Client, Result]]:
         """All steps of the clients that were loaded, longest first; each result as soon as it is there.
 
         `room` is how many clients later blocks are likely to have.
@@ -133,12 +95,12 @@ class Lanes:
             self._seated = 0
         done = 0
         for lane in reversed(range(len(clients))):
-            planned = clients[lane]
-            self._advance(shared, data, lane + 1, len(clients), len(planned.batches) - done)
-            done = len(planned.batches)
-            yield planned, self._take_out(lane, planned)
+            client = clients[lane]
+            self._advance(shared, data, lane + 1, len(clients), len(client.batches) - done)
+            done = len(client.batches)
+            yield client, self._take_out(lane, client)
 
-    def _lay_together(self, data: Resident, room: int) -> None:
+    def _lay_together(self, data: Samples, room: int) -> None:
         """Stack the lanes, or stack them again if there are more of them or one has moved.
 
         A stack of another size is compiled anew, so spare lanes make it as large as it will soon be.
@@ -149,13 +111,13 @@ class Lanes:
             self.lanes += [self.lanes[0].twin() for _ in range(room - len(self.lanes))]
         if self._stack is not None and self._stack.holds(self.lanes):
             return
-        self._compiled = self._compiled or StackedStep(cast(LocalTraining, self.task), nothing(data))
+        self._compiled = self._compiled or StackedStep(cast(LocalTraining, self.task), nothing(data.num_classes))
         self._stack = Stack(self._compiled, self.lanes, self._most, self.recorder)
         self._rehearsed.discard(True)  # other shapes are compiled anew
         self.forget()
 
-    def _begin(self, shared: Trees, data: Resident, clients: Sequence[Planned]) -> None:
-        count, none = len(clients), nothing(data)
+    def _begin(self, shared: Trees, data: Samples, clients: Sequence[Client]) -> None:
+        count, none = len(clients), nothing(data.num_classes)
         try:
             if count not in self._begins:
                 lanes = self.lanes[:count]
@@ -165,10 +127,10 @@ class Lanes:
             self._begins[count].replay()
         except CaptureError:  # it looks at a value: every client begins by itself, now and from now on
             self.begins_alone = False
-            for lane, planned in zip(self.lanes, clients, strict=False):
-                lane.carry.load(self.task.begin(planned.job))
+            for lane, client in zip(self.lanes, clients, strict=False):
+                lane.carry.load(self.task.begin(client.job))
 
-    def _advance(self, shared: Trees, data: Resident, active: int, loaded: int, steps: int) -> None:
+    def _advance(self, shared: Trees, data: Samples, active: int, loaded: int, steps: int) -> None:
         size = self._size(active, loaded, steps)
         if steps and self._in_stack(size) not in self._rehearsed:
             self._step(shared, data, size)
@@ -190,9 +152,9 @@ class Lanes:
             size = (size + 1) // 2
         return size
 
-    def _take_out(self, lane: int, planned: Planned) -> Result:
+    def _take_out(self, lane: int, client: Client) -> Result:
         """The client's result, free of the lane's buffers."""
-        result = self.task.finish(planned.job, self.lanes[lane].carry.like(planned.examples))
+        result = self.task.finish(client.job, self.lanes[lane].carry.like(client.examples))
         fresh = iter(copies([value for _, value in leaves(result._asdict())]))
         reply, memory = (
             {tree: {name: next(fresh) for name in inner} for tree, inner in trees.items()}
@@ -203,30 +165,11 @@ class Lanes:
     def _in_stack(self, size: int) -> bool:
         return self._stack is not None and size == len(self.lanes)
 
-    def _step(self, shared: Trees, data: Resident, size: int) -> None:
+    def _step(self, shared: Trees, data: Samples, size: int) -> None:
         batch = self.tables.batches(data.x, size)
-        none = nothing(data)
+        none = nothing(data.num_classes)
         if self._stack is not None and self._in_stack(size):
             self._stack.step(shared, none, batch)
             return
         pairs = zip(self.lanes[:size], split(batch), strict=True)
         self.recorder.side_by_side([partial(lane.step, shared, none, own) for lane, own in pairs])
-
-
-class _Nothing:
-    """A client's data as recorded work sees it: not at all, since another client's would be read next time."""
-
-    has_test = False
-
-    def __init__(self, num_classes: int) -> None:
-        self.num_classes = num_classes
-
-    def __getattr__(self, name: str) -> Any:
-        raise CaptureError(f"it reads job.data.{name} in a step; read that in begin and keep what is needed")
-
-
-def nothing(data: Resident) -> ClientData:
-    """Looks like `ClientData`; only the number of classes is the same for all clients."""
-    found: Any = _Nothing(data.site.data.num_classes)
-    none: ClientData = found
-    return none
