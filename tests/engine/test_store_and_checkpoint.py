@@ -60,7 +60,7 @@ def test_keeps_the_last_and_only_the_client_files_they_need(tmp_path: Path) -> N
     assert sorted(p.name for p in tmp_path.glob("round-*")) == ["round-000004", "round-000005"]
     # round 5 needs clients 0@3, 1@4, 2@5; round 4 needs 0@3, 1@4, 2@2
     assert {p.name for p in checkpoints.clients_folder.iterdir()} == {
-        f"{name}.safetensors" for name in ("0-3", "1-4", "2-5", "2-2")
+        f"{name}.0.safetensors" for name in ("0-3", "1-4", "2-5", "2-2")
     }
     snapshot, refused = checkpoints.newest(store)
     assert snapshot is not None
