@@ -10,9 +10,9 @@ from accord.config.schema import Factory
 
 WHERE = {
     "algorithm": ("accord.algorithms", "ALGORITHMS"),
-    "dataset": ("accord.data.datasets", "DATASETS"),
-    "partition": ("accord.data.partition", "PARTITIONS"),
-    "transform": ("accord.data.transforms", "TRANSFORMS"),
+    "dataset": ("accord.data", "DATASETS"),
+    "partition": ("accord.data", "PARTITIONS"),
+    "transform": ("accord.data", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
 }
 

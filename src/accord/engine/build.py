@@ -18,9 +18,9 @@ from accord.core.model import Model
 from accord.core.optim import SGD, Adam, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.tensors import finite
-from accord.data.datasets import load_dataset
-from accord.data.federate import federate, subset
+from accord.data.division import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
+from accord.data.public import load_dataset
 from accord.errors import ConfigError, DataError
 from accord.models import MODELS
 from accord.sampling import Cyclic, Uniform, Weighted

@@ -1,23 +1,17 @@
-"""Partitions by sorting or grouping labels: shards and disjoint classes."""
+"""Partitions by shards: equal pieces of a class, or of all samples sorted by label."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 
+from accord.data.checks import labels_of
+from accord.data.dealing import by_owner, rank_within, shuffled_within
 from accord.data.federated import Dataset, Groups, Index
-from accord.data.partition_checks import labels_of
-from accord.data.partition_core import by_owner, partition, rank_within, shuffled_within
+from accord.data.partitions.registry import partition
 from accord.errors import ConfigError, DataError
 from accord.settings import AtLeast
-
-
-def hand_out(shards: int, clients: int, each: int, rng: np.random.Generator) -> Index:
-    """[shards] the client that gets each shard, `each` random ones per client; -1 for shards left over."""
-    client = np.full(shards, -1, dtype=np.int64)
-    client[rng.permutation(shards)[: clients * each]] = np.repeat(np.arange(clients), each)
-    return client
 
 
 @partition("class_shards")
@@ -84,30 +78,8 @@ def sorted_shards(
     return by_owner(owner, clients)
 
 
-@partition("label_split")
-def label_split(
-    dataset: Dataset,
-    clients: int,
-    rng: np.random.Generator,
-    *,
-    groups: Annotated[
-        Literal["even_odd", "halves"], "even_odd: every K-th class; halves: neighbouring classes together"
-    ] = "even_odd",
-) -> Groups:
-    """Disjoint classes, one group of classes per client (FedMMD and FedFusion with two clients).
-
-    Two clients and ten classes: 0 2 4 6 8 / 1 3 5 7 9 (`even_odd`) or 0 1 2 3 4 / 5 6 7 8 9 (`halves`). More
-    clients deal the classes round in the same way. Nothing is random.
-    """
-    if clients > dataset.num_classes:
-        raise ConfigError(
-            f"label_split gives every client its own classes: {dataset.num_classes} classes are enough for "
-            f"at most {dataset.num_classes} clients, not {clients}"
-        )
-    group = class_groups(dataset.num_classes, clients) if groups == "halves" else np.arange(dataset.num_classes)
-    return by_owner((group % clients)[labels_of(dataset.train, dataset.num_classes)], clients)
-
-
-def class_groups(classes: int, parts: int) -> Index:
-    """[C] the part of each class when neighbouring classes stay together: 7 in 2 parts are 0-3 and 4-6."""
-    return np.arange(classes, dtype=np.int64) * parts // classes
+def hand_out(shards: int, clients: int, each: int, rng: np.random.Generator) -> Index:
+    """[shards] the client that gets each shard, `each` random ones per client; -1 for shards left over."""
+    client = np.full(shards, -1, dtype=np.int64)
+    client[rng.permutation(shards)[: clients * each]] = np.repeat(np.arange(clients), each)
+    return client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +14,20 @@ from accord.data.federated import Dataset, Index, Pool
 from accord.errors import ConfigError, DataError, nearest
 
 
-def check_settings(what: str, factory: Callable[..., object], settings: Mapping[str, object]) -> None:
-    """Hold `settings` against those of `factory`, by the rules a configuration file is held to."""
+def check_settings(what: str, factory: Callable[..., object], settings: Mapping[str, object]) -> dict[str, Any]:
+    """`settings` as those of `factory` want them, held to the rules a configuration file is held to."""
     known = settings_of(factory)
+    fitting = {}
     for name, value in settings.items():
         if name not in known:
             allowed = f"Allowed: {', '.join(known)}." if known else "It has no settings."
             raise ConfigError(f"{what} has no setting {name!r}.{nearest(name, known)} {allowed}")
         try:
-            fit(known[name].type, value.item() if isinstance(value, np.generic) else value, known[name].bounds)
+            plain = value.item() if isinstance(value, np.generic) else value
+            fitting[name] = fit(known[name].type, plain, known[name].bounds)
         except Misfit as misfit:
             raise ConfigError(f"{what}: {name} = {show(value)}: {misfit}") from None
+    return fitting
 
 
 def is_finite_number(value: object) -> bool:

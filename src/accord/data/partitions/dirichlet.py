@@ -6,17 +6,10 @@ from typing import Annotated
 
 import numpy as np
 
+from accord.data.checks import labels_of
+from accord.data.dealing import by_owner, deal, dirichlet_draw, enough, in_proportion, top_up
 from accord.data.federated import Dataset, Groups, Index
-from accord.data.partition_checks import labels_of
-from accord.data.partition_core import (
-    by_owner,
-    deal,
-    dirichlet_draw,
-    enough,
-    in_proportion,
-    partition,
-    top_up,
-)
+from accord.data.partitions.registry import partition
 from accord.settings import AtLeast, Range
 
 CONCENTRATION = Range(low=1e-6, high=1e9)

@@ -10,10 +10,26 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from accord.data.files import Blob
+from accord.data.files.collection import Collection, Places
+from accord.data.files.contents import Blob, read_collection
+from accord.data.files.download import Remote
 from accord.errors import DataError
 
+Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+
 UNSIGNED_BYTE = 8
+MNIST_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+# The first train labels tell MNIST and Fashion-MNIST apart, whose files bear the same names.
+FIRST_LABELS = {
+    "mnist": (5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5, 3, 6, 1, 7, 2, 8, 6, 9),
+    "fashion_mnist": (9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0, 9, 5, 5, 7, 9, 1, 0, 6, 4),
+}
 
 
 def parse_idx(blob: Blob, axes: int) -> npt.NDArray[np.uint8]:
@@ -42,9 +58,7 @@ def parse_idx(blob: Blob, axes: int) -> npt.NDArray[np.uint8]:
     return array
 
 
-def parse_pair(
-    images: Blob, labels: Blob, *, side: int, lowest: int, classes: int
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def parse_pair(images: Blob, labels: Blob, *, side: int, lowest: int, classes: int) -> Arrays:
     """Images [N, 1, side, side] and labels 0..classes-1; in the file labels count from `lowest`."""
     x = parse_idx(images, axes=3)
     y = parse_idx(labels, axes=1)
@@ -65,3 +79,25 @@ def parse_pair(
             f"{y[bad[0]]} at position {bad[0]}. Is it a file of another data set?"
         )
     return x[:, None], y.astype(np.int64) - lowest
+
+
+def gzipped(addresses: tuple[str, ...], md5s: tuple[str, ...]) -> tuple[Remote, ...]:
+    """MNIST's four files at their addresses."""
+    return tuple(
+        Remote(f"{file}.gz", tuple(f"{address}/{file}.gz" for address in addresses), md5)
+        for file, md5 in zip(MNIST_FILES, md5s, strict=True)
+    )
+
+
+def read_idx(collection: Collection, places: Places, lowest: int, classes: int) -> tuple[Arrays, Arrays]:
+    """The train and the test part of a data set of four IDX files, images of 28 x 28."""
+    train_x, train_y, test_x, test_y = read_collection(collection, places)
+    train = parse_pair(train_x, train_y, side=28, lowest=lowest, classes=classes)
+    test = parse_pair(test_x, test_y, side=28, lowest=lowest, classes=classes)
+    for other, labels in FIRST_LABELS.items():
+        if other != collection.name and tuple(train[1][: len(labels)].tolist()) == labels:
+            raise DataError(
+                f"{train_y.where} belongs to {other}, not to {collection.name} (the names are the same). "
+                f"Keep the files of each data set in a folder of its own, here .../{collection.name}"
+            )
+    return train, test

@@ -1,26 +1,18 @@
-"""Your own data as a `Dataset`: from NumPy arrays or tensors, and from any PyTorch data set.
-
-    dataset = from_arrays(x, y, clients=hospital)  # client ids: whole numbers or strings, one per sample
-    dataset = from_torch(train_set, test_set)
-
-Without test data a fifth of the samples is set aside for testing, always the same for the same seed: of each
-class if there are no clients, else of each client, spread over its classes.
-"""
+"""Data sets from NumPy arrays, tensors, data frames or nested lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
 
-from accord.data.arrays import as_array, class_names, client_array, inputs, labels, numbered_clients
 from accord.data.federated import Dataset, Index, Pool
-from accord.data.holdout import holdout
+from accord.data.own.conversion import class_names, client_array, inputs, labels, numbered_clients
+from accord.data.splits import stratified
 from accord.errors import DataError
 
 
@@ -60,7 +52,9 @@ def from_arrays(
         ids = None if owners is None else numbered_clients(owners, None)[0]
         rng, groups = np.random.default_rng(seed), train.y.numpy()
         kept, aside = (
-            holdout(groups, test_fraction, rng) if ids is None else holdout(ids, test_fraction, rng, spread=groups)
+            stratified(groups, test_fraction, rng)
+            if ids is None
+            else stratified(ids, test_fraction, rng, spread=groups)
         )
         whole = _Part(train.x, train.y, ids)
         return _dataset(name, whole.rows(kept), whole.rows(aside), names, normalise)
@@ -80,53 +74,6 @@ def from_arrays(
         visitors = client_array(test[2], len(other.y), "test clients")
     ids, test_ids = (None, None) if owners is None else numbered_clients(owners, visitors)
     return _dataset(name, _Part(train.x, train.y, ids), _Part(other.x, other.y, test_ids), names, normalise)
-
-
-def from_torch(
-    train: Iterable[Any] | torch.utils.data.Dataset[Any],
-    test: Iterable[Any] | torch.utils.data.Dataset[Any] | None = None,
-    clients: Any = None,
-    test_clients: Any = None,
-    classes: int | Sequence[str] | None = None,
-    name: str = "own",
-    *,
-    normalise: bool = False,
-    test_fraction: float = 0.2,
-    seed: int = 0,
-) -> Dataset:
-    """A data set from PyTorch data sets of `(x, y)` pairs, each read once into memory; see `from_arrays`.
-
-    Inputs may be tensors, arrays or PIL images. They are read once, so random transforms would be frozen:
-    leave them out. Class names that are not given come from the attribute `classes`, where there is one.
-    """
-    if test is None and test_clients is not None:
-        raise DataError("test_clients was given without test; give the test data set too")
-    if classes is None:
-        found = getattr(train, "classes", None)
-        classes = list(found) if isinstance(found, list | tuple) and found else None
-    x, y = _pairs(train, "train")
-    other = None if test is None else (*_pairs(test, "test"), test_clients)
-    return from_arrays(x, y, clients, other, classes, name, normalise=normalise, test_fraction=test_fraction, seed=seed)
-
-
-def stacked(samples: Sequence[Any], what: str) -> Tensor | np.ndarray[Any, Any]:
-    """One array or tensor of equally shaped samples; PIL images become bytes, channels first."""
-    if not samples:
-        raise DataError(f"{what} is empty")
-    arrays = [
-        sample if isinstance(sample, Tensor) else as_array(_pixels(sample), f"sample {place} of {what}")
-        for place, sample in enumerate(samples)
-    ]
-    first = tuple(arrays[0].shape)
-    odd = next((place for place, array in enumerate(arrays) if tuple(array.shape) != first), None)
-    if odd is not None:
-        raise DataError(
-            f"{what}: sample 0 has shape {first} but sample {odd} has {tuple(arrays[odd].shape)}; "
-            "all samples need the same shape (resize or pad them)"
-        )
-    if isinstance(arrays[0], Tensor):
-        return torch.stack([torch.as_tensor(array) for array in arrays])
-    return np.stack([as_array(array, what) for array in arrays])
 
 
 @dataclass(frozen=True)
@@ -165,31 +112,3 @@ def _moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     std = (torch.stack(squares).sum(0) / count).sqrt()
     std = torch.where(std > 0, std, torch.ones_like(std))  # a constant feature becomes zero, not NaN
     return tuple(mean.tolist()), tuple(std.tolist())
-
-
-def _pixels(sample: Any) -> Any:
-    if not hasattr(sample, "getbands"):  # only PIL images have this method
-        return sample
-    if sample.mode in ("I", "I;16", "F"):
-        raise DataError(f"images with {sample.mode!r} pixels are not supported; use 8 bits per channel")
-    grey = sample.mode in ("1", "L", "LA")
-    # a palette may hide transparency, which only RGBA can express
-    full = sample.convert("RGBA") if sample.mode in ("P", "PA") else sample
-    pixels = np.asarray(full.convert("L" if grey else "RGB"))
-    return pixels if grey else pixels.transpose(2, 0, 1)
-
-
-def _pairs(dataset: Any, what: str) -> tuple[Any, Any]:
-    if isinstance(dataset, DataLoader):
-        raise DataError(f"{what} is a DataLoader; give the data set itself: loader.dataset")
-    if isinstance(dataset, TensorDataset) and len(dataset.tensors) == 2:
-        return dataset.tensors[0], dataset.tensors[1]
-    # by index where possible: many data sets answer any index and would never end an iteration
-    sized = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
-    samples, targets = [], []
-    for place, item in enumerate((dataset[i] for i in range(len(dataset))) if sized else iter(dataset)):
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise DataError(f"{what}: sample {place} is a {type(item).__name__}, expected a pair (x, y)")
-        samples.append(item[0])
-        targets.append(item[1])
-    return stacked(samples, what), stacked(targets, f"{what} labels")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -11,19 +10,15 @@ import numpy as np
 import torch
 
 from accord.data import splits
+from accord.data.checks import check_clients, check_dataset, check_ids, check_settings, labels_of
 from accord.data.federated import Dataset, FederatedData, Groups, Index, Pool
-from accord.data.partition import PARTITIONS
-from accord.data.partition_checks import check_clients, check_dataset, check_ids, check_settings, labels_of
+from accord.data.partitions import PARTITIONS
+from accord.data.streams import stream
 from accord.data.transforms import make_transform
 from accord.errors import ConfigError, DataError
 from accord.settings import PROPER_FRACTION, AtLeast
 
 NO_SETTINGS: Mapping[str, Any] = {}
-
-
-def stream(seed: int, purpose: str) -> np.random.Generator:
-    """Random numbers for one purpose; asking for another purpose does not move them."""
-    return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(purpose.encode())]))
 
 
 def federate(
@@ -67,14 +62,14 @@ def federate(
     everything = rule(dataset, clients, stream(seed, "partition"), **partition_settings)
     train, local_test = everything, splits.nothing(clients)
     if test == "holdout":
-        train, local_test = splits.hold_out(everything, holdout, stream(seed, "test"))
+        train, local_test = splits.holdout(everything, holdout, stream(seed, "test"))
     elif test == "matching":
         local_test = splits.matching(everything, *kinds(dataset), stream(seed, "test"))
     elif test == "shared":
         local_test = splits.shared(len(dataset.test), clients)
     else:
         local_test = splits.natural(dataset.test_clients, len(dataset.test), clients)
-    train, local_validation = splits.hold_out(train, validation, stream(seed, "validation"))
+    train, local_validation = splits.holdout(train, validation, stream(seed, "validation"))
 
     unused = len(dataset.train) - len(everything.order)
     notes += [f"{unused} training samples are with no client"] if unused else []

@@ -1,58 +1,18 @@
-"""What all partitions share: the registry, and ways of dealing samples out so that nobody gets one twice.
+"""Ways of dealing samples out so that nobody gets one twice.
 
-A partition first writes down an owner per sample (-1: nobody) and then groups by owner, so a sample cannot
+A division first writes down an owner per sample (-1: nobody) and then groups by owner, so a sample cannot
 end up with two clients whatever the rule. K clients, N samples, C classes.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from accord.data.federated import Dataset, Groups, Index
-from accord.data.partition_checks import check_clients, check_dataset, check_settings
-from accord.errors import ConfigError, DataError
-from accord.settings import Registry
-
-P = ParamSpec("P")
-Rule = Callable[Concatenate[Dataset, int, np.random.Generator, P], Groups]
-Partition = Callable[..., Groups]
-
-PARTITIONS: Registry[Partition] = Registry("partition")
-
-
-def partition(name: str, *, may_be_empty: bool = False) -> Callable[[Rule[P]], Rule[P]]:
-    """Register a rule `f(dataset, clients, rng, *, settings...) -> Groups`, with the checks every rule needs.
-
-    Data set, number of clients and settings are checked before the rule runs. Unless `may_be_empty`, a client
-    left without samples afterwards is an error.
-    """
-
-    def register(rule: Rule[P]) -> Rule[P]:
-        @functools.wraps(rule)
-        def checked(
-            dataset: Dataset, clients: int, rng: np.random.Generator, /, *args: P.args, **settings: P.kwargs
-        ) -> Groups:
-            check_settings(f"partition {name!r}", rule, settings)
-            check_dataset(dataset)
-            groups = rule(dataset, check_clients(clients), rng, *args, **settings)
-            empty = np.flatnonzero(groups.sizes == 0)
-            if len(empty) and not may_be_empty:
-                shown = ", ".join(map(str, empty[:5])) + (", ..." if len(empty) > 5 else "")
-                raise DataError(
-                    f"partition {name!r} leaves {len(empty)} of {clients} clients without samples "
-                    f"(clients {shown}); ask for fewer clients or use more data"
-                )
-            return groups
-
-        PARTITIONS.add(name)(checked)
-        return checked
-
-    return register
+from accord.data.federated import Groups, Index
+from accord.errors import ConfigError
 
 
 def enough(samples: int, clients: int, each: int = 1) -> None:

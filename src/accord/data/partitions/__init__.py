@@ -13,25 +13,21 @@
 | `natural` | the clients named by the data set | |
 
 Rotated and permuted data are one of these and a transform (`accord.data.transforms`).
+
+A partition is a function below `@partition("name")`, in a file of this folder, and is found by itself. Its keyword
+arguments are its settings; its first line of documentation is what `accord list partitions` says:
+
+    @partition("alternate")
+    def alternate(dataset: Dataset, clients: int, rng: np.random.Generator) -> Groups:
+        '''Sample i to client i mod K.'''
+        return by_owner(np.arange(len(dataset.train)) % clients, clients)
+
+Outside this package the same decorator registers a partition once its module is imported.
 """
 
-from __future__ import annotations
+from accord.data.discovery import import_modules
+from accord.data.partitions.registry import PARTITIONS, partition
 
-from accord.data.partition_core import PARTITIONS, Partition
-from accord.data.partition_dirichlet import dirichlet, lda
-from accord.data.partition_given import domains, iid, natural, quantity
-from accord.data.partition_labels import class_shards, label_split, sorted_shards
+__all__ = ["PARTITIONS", "partition"]
 
-__all__ = [
-    "PARTITIONS",
-    "Partition",
-    "class_shards",
-    "dirichlet",
-    "domains",
-    "iid",
-    "label_split",
-    "lda",
-    "natural",
-    "quantity",
-    "sorted_shards",
-]
+import_modules(__name__, __path__)

@@ -1,26 +1,18 @@
-"""Hugging Face data sets as a `Dataset`, and Flower's partitioners as client ids.
-
-    partitioner.dataset = hub["train"]
-    dataset = from_huggingface(hub["train"], clients=from_flwr_partitioner(partitioner), test=hub["test"])
-
-Neither package is imported here: anything with the same few methods will do.
-"""
+"""Data sets from Hugging Face's `datasets`, which is not imported here: anything with the same few methods will do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from accord.data.arrays import as_array
-from accord.data.federated import Dataset, Index
-from accord.data.own import from_arrays, stacked
+from accord.data.federated import Dataset
+from accord.data.own.arrays import from_arrays
+from accord.data.own.conversion import as_array
+from accord.data.own.samples import stacked
 from accord.errors import DataError, nearest
 
 FEATURES = ("image", "img", "x", "features")
 LABELS = ("label", "labels", "y")
-POSITION = "accord_position"
 
 
 def from_huggingface(
@@ -55,12 +47,12 @@ def from_huggingface(
     label = _column(dataset, label, LABELS, "label")
     if client is not None:
         client = _column(dataset, client, (), "client")
-        clients = _values(dataset, client)
+        clients = column_values(dataset, client)
         if test is not None and client in test.column_names:
-            test_clients = _values(test, client)
+            test_clients = column_values(test, client)
     if classes is None:
-        found = getattr((getattr(dataset, "features", None) or {}).get(label), "names", None)
-        classes = list(found) if found else None
+        names = getattr((getattr(dataset, "features", None) or {}).get(label), "names", None)
+        classes = list(names) if names else None
     other = None
     if test is not None:
         for column in (feature, label):
@@ -79,50 +71,6 @@ def from_huggingface(
     )
 
 
-def from_flwr_partitioner(partitioner: Any, *, allow_missing: bool = False) -> Index:
-    """The client of each sample, from any `flwr_datasets` partitioner whose `dataset` is set.
-
-    All partitions are loaded once, with a column of positions added to find out where each row came from.
-    Samples in no partition are an error or, if `allow_missing`, get -1: leave them out before going on.
-    """
-    try:
-        dataset = partitioner.dataset
-    except AttributeError as error:
-        raise DataError(
-            "the partitioner has no data set yet; assign one first: partitioner.dataset = dataset"
-        ) from error
-    if not hasattr(partitioner, "_dataset"):
-        raise DataError(
-            f"{type(partitioner).__name__} does not keep its data set as flwr_datasets' partitioners do; "
-            "derive it from flwr_datasets.partitioner.Partitioner"
-        )
-    ids = np.full(len(dataset), -1, dtype=np.int64)
-    # Flower lets the data set be assigned only once, hence the private name. Partitions are lists of
-    # positions, so what the partitioner remembers of them holds for its own data set as well.
-    partitioner._dataset = dataset.add_column(POSITION, np.arange(len(dataset)))
-    try:
-        for client in range(int(partitioner.num_partitions)):
-            partition = partitioner.load_partition(client)
-            if POSITION not in partition.column_names:
-                raise DataError(
-                    f"{type(partitioner).__name__} divides columns, not samples; only partitioners that give "
-                    "each client its own samples can be used"
-                )
-            rows = np.asarray(_values(partition, POSITION), dtype=np.int64)
-            if (ids[rows] != -1).any() or len(np.unique(rows)) != len(rows):
-                raise DataError(f"partition {client} holds samples that were given out before")
-            ids[rows] = client
-    finally:
-        partitioner._dataset = dataset
-    missing = np.flatnonzero(ids == -1)
-    if len(missing) and not allow_missing:
-        raise DataError(
-            f"{len(missing)} of {len(ids)} samples are in no partition, first {missing[0]}; with "
-            "allow_missing=True they get the id -1: select the rows whose id is not negative"
-        )
-    return ids
-
-
 def _column(dataset: Any, given: str | None, guesses: Sequence[str], kind: str) -> str:
     columns = getattr(dataset, "column_names", None)
     if not isinstance(columns, list | tuple) or not hasattr(dataset, "__len__"):
@@ -136,16 +84,17 @@ def _column(dataset: Any, given: str | None, guesses: Sequence[str], kind: str) 
                 f"there is no {kind} column {given!r}.{nearest(given, columns)} Columns: {', '.join(columns)}"
             )
         return given
-    found = [guess for guess in guesses if guess in columns]
-    if len(found) != 1:
+    matches = [guess for guess in guesses if guess in columns]
+    if len(matches) != 1:
         raise DataError(
             f"cannot tell the {kind} column among {', '.join(columns)}; give {kind}='...' (looked for "
             f"{', '.join(guesses)})"
         )
-    return found[0]
+    return matches[0]
 
 
-def _values(dataset: Any, column: str) -> Any:
+def column_values(dataset: Any, column: str) -> Any:
+    """All values of one column."""
     return dataset[column][:]  # the slice turns newer versions' lazy columns into lists
 
 
@@ -154,7 +103,7 @@ def _inputs(dataset: Any, column: str, what: str) -> Any:
 
 
 def _labels(dataset: Any, column: str, what: str) -> Any:
-    return as_array(_values(dataset, column), f"{what} column {column!r}")
+    return as_array(column_values(dataset, column), f"{what} column {column!r}")
 
 
 def _only(dataset: Any, column: str) -> Any:

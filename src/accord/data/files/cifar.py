@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from accord.data.files import Blob
+from accord.data.files.contents import Blob
 from accord.errors import DataError
 
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
+BINARY_ONLY = "It must be the binary version: the Python version is pickled, and Accord never unpickles."
 
 
 def parse_cifar(

@@ -8,25 +8,19 @@ their ending. Order is by name, so the same folder gives the same data set on ev
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import torch
 
-from accord.data.federated import Index
+from accord.data.federated import Dataset, Index, Pool
+from accord.data.files.images import read_images
+from accord.data.splits import stratified
 from accord.errors import DataError
 
 ENDINGS = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"))
-# By contents, whatever the ending: Pillow would hand some other formats, such as EPS, to outside programs.
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
-GREY = frozenset(("1", "L", "LA"))
-COLOUR = frozenset(("P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"))
 
 
 @dataclass(frozen=True)
@@ -57,40 +51,42 @@ def list_parts(root: Path) -> dict[str, Listing]:
     return parts
 
 
-def read_images(paths: Sequence[Path], size: int | None) -> npt.NDArray[np.uint8]:
-    """Bytes [N, C, H, W], resized to `size` x `size` if given; one channel if all are grey, else three."""
-    image = _pillow()
-    shapes: dict[tuple[int, int], Path] = {}
-    grey = True
-    for path in paths:  # headers first: sizes and channels are settled before anything is decoded
-        with _opened(image, path) as picture:
-            shapes.setdefault(picture.size, path)
-            grey = grey and picture.mode in GREY
-            if picture.mode not in GREY | COLOUR:
-                raise DataError(f"{path} has {picture.mode!r} pixels; save it with 8 bits per channel")
-    if size is None and len(shapes) > 1:
-        (a, first), (b, second) = list(shapes.items())[:2]
-        raise DataError(
-            f"images differ in size: {first} is {a[0]} x {a[1]}, {second} is {b[0]} x {b[1]}. "
-            "Give image_size to resize all of them"
-        )
-    width, height = (size, size) if size is not None else next(iter(shapes))
-    try:
-        out = np.empty((len(paths), 1 if grey else 3, height, width), dtype=np.uint8)
-    except MemoryError as error:
-        raise DataError(
-            f"{len(paths)} images of {width} x {height} do not fit into memory; give a smaller image_size"
-        ) from error
-    for position, path in enumerate(paths):
-        with _opened(image, path) as picture:
-            # a palette may hide transparency, which only RGBA can express
-            full = picture.convert("RGBA") if picture.mode in ("P", "PA") else picture
-            plain = full.convert("L" if grey else "RGB")
-            if plain.size != (width, height):
-                plain = plain.resize((width, height), image.Resampling.BILINEAR)
-            pixels = np.asarray(plain)
-        out[position] = pixels[None] if grey else pixels.transpose(2, 0, 1)
-    return out
+def image_dataset(
+    name: str,
+    parts: dict[str, Listing],
+    image_size: int | None,
+    test_fraction: float,
+    split_seed: int,
+    normalise: bool,
+) -> Dataset:
+    """A data set of the images listed, with the test part that is there, or else a share of each class set aside."""
+    listings = list(parts.values())
+    paths = [path for listing in listings for path in listing.paths]
+    class_names = [name for listing in listings for name in listing.classes]
+    domain_names = [name for listing in listings for name in listing.domains]
+    classes = tuple(sorted(set(class_names)))
+    y = numbered(class_names, classes)
+    domains = numbered(domain_names, sorted(set(domain_names))) if domain_names else None
+    if "train" in parts:
+        count = len(parts["train"].paths)
+        train, test = np.arange(count), np.arange(count, len(paths))
+    else:
+        strata = y if domains is None else domains * len(classes) + y
+        train, test = stratified(strata, test_fraction, np.random.default_rng(split_seed))
+    x = torch.from_numpy(read_images(paths, image_size))
+    half = (0.5,) * x.shape[1] if normalise else ()
+
+    def pool(rows: Index) -> Pool:
+        return Pool(x[torch.from_numpy(rows)], torch.from_numpy(y[rows]), half, half)
+
+    return Dataset(
+        name,
+        pool(train),
+        pool(test),
+        classes,
+        train_domains=None if domains is None else domains[train],
+        test_domains=None if domains is None else domains[test],
+    )
 
 
 def numbered(names: Sequence[str], known: Sequence[str]) -> Index:
@@ -143,26 +139,3 @@ def _folders(root: Path) -> list[Path]:
 
 def _images(root: Path) -> list[Path]:
     return [path for path in _visible(root) if path.suffix.lower() in ENDINGS and os.path.isfile(path)]
-
-
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise DataError("reading images needs Pillow; install it: pip install 'accord-fl[images]'") from error
-    return Image
-
-
-@contextmanager
-def _opened(image: ModuleType, path: Path) -> Iterator[Any]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", image.DecompressionBombWarning)
-            with image.open(path, formats=FORMATS) as picture:
-                yield picture
-    except DataError:
-        raise
-    except Exception as error:  # on damaged files Pillow raises nearly every kind of error
-        raise DataError(
-            f"{path} cannot be read as an image ({error or type(error).__name__}); replace it or delete it"
-        ) from error
