@@ -22,6 +22,8 @@ import numpy.typing as npt
 from accord.data.files.collection import Collection, Location, Places, find
 from accord.errors import DataError
 
+Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]  # images and labels
+
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 MAX_BYTES = 1 << 30  # no file of any data set here is near this; a compressed bomb is
 

@@ -115,10 +115,10 @@ def _list(root: Path) -> Listing:
         pairs = [(domain.name, folder) for domain in folders for folder in _folders(domain)]
     rows = []
     for domain, folder in pairs:
-        found = _images(folder)
-        if not found:
+        pictures = _images(folder)
+        if not pictures:
             raise DataError(f"the class folder {folder} holds no images ({', '.join(sorted(ENDINGS))}); delete it")
-        rows += [(path, folder.name, domain) for path in found]
+        rows += [(path, folder.name, domain) for path in pictures]
     domains = tuple(domain for _, _, domain in rows) if pairs[0][0] else ()
     return Listing(tuple(path for path, _, _ in rows), tuple(name for _, name, _ in rows), domains)
 

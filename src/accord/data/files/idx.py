@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from accord.data.files.collection import Collection, Places
-from accord.data.files.contents import Blob, read_collection
+from accord.data.files.contents import Arrays, Blob, read_collection
 from accord.data.files.download import Remote
 from accord.errors import DataError
-
-Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 UNSIGNED_BYTE = 8
 MNIST_FILES = (
@@ -81,8 +79,8 @@ def parse_pair(images: Blob, labels: Blob, *, side: int, lowest: int, classes: i
     return x[:, None], y.astype(np.int64) - lowest
 
 
-def gzipped(addresses: tuple[str, ...], md5s: tuple[str, ...]) -> tuple[Remote, ...]:
-    """MNIST's four files at their addresses."""
+def mnist_remotes(addresses: tuple[str, ...], md5s: tuple[str, ...]) -> tuple[Remote, ...]:
+    """The four files under MNIST's names, gzipped, below each of the addresses."""
     return tuple(
         Remote(f"{file}.gz", tuple(f"{address}/{file}.gz" for address in addresses), md5)
         for file, md5 in zip(MNIST_FILES, md5s, strict=True)

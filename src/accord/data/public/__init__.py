@@ -11,7 +11,7 @@ A data set is one file of this folder; it is found by itself. Such a file holds
   documentation is what `accord list datasets` says; its keyword arguments, annotated like `Normalise`, are the
   options of the data set, in a configuration (`data.normalise`) and in `load_dataset`.
 
-    COLLECTION = Collection("digits", files=MNIST_FILES, remotes=gzipped(("https://...",), ("<md5>", ...)))
+    COLLECTION = Collection("digits", files=MNIST_FILES, remotes=mnist_remotes(("https://...",), ("<md5>", ...)))
 
     @DATASETS.add("digits")
     def digits(places: Places, *, normalise: Normalise = True) -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accord.data.federated import Dataset
 from accord.data.files.collection import Collection, Places
-from accord.data.files.idx import MNIST_FILES, gzipped, read_idx
+from accord.data.files.idx import MNIST_FILES, mnist_remotes, read_idx
 from accord.data.public.registry import DATASETS, Normalise, image_pools
 
 CLASSES = (
@@ -16,7 +16,7 @@ COLLECTION = Collection(
     name="fashion_mnist",
     files=MNIST_FILES,
     folders=("FashionMNIST/raw",),
-    remotes=gzipped(
+    remotes=mnist_remotes(
         (
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",

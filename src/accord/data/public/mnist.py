@@ -6,7 +6,7 @@ import string
 
 from accord.data.federated import Dataset
 from accord.data.files.collection import Collection, Places
-from accord.data.files.idx import MNIST_FILES, gzipped, read_idx
+from accord.data.files.idx import MNIST_FILES, mnist_remotes, read_idx
 from accord.data.public.registry import DATASETS, Normalise, image_pools
 
 CLASSES = tuple(string.digits)
@@ -15,7 +15,7 @@ COLLECTION = Collection(
     name="mnist",
     files=MNIST_FILES,
     folders=("MNIST/raw",),
-    remotes=gzipped(
+    remotes=mnist_remotes(
         (
             "https://ossci-datasets.s3.amazonaws.com/mnist",
             "https://storage.googleapis.com/cvdf-datasets/mnist",

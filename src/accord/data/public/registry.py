@@ -6,17 +6,15 @@ import os
 from collections.abc import Callable
 from typing import Annotated
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from accord.data.checks import check_settings
 from accord.data.federated import Dataset, Pool
 from accord.data.files.collection import Places
+from accord.data.files.contents import Arrays
 from accord.data.files.download import Progress
 from accord.settings import NOT_NEGATIVE, AtLeast, Range, Registry
 
-Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 Pixels = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation per channel, pixels in [0, 1]
 
 Normalise = Annotated[bool, "subtract the train pixels' mean and divide by their deviation"]

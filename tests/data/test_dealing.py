@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.data.partition_core import deal, dirichlet_draw, in_proportion, top_up
+from accord.data.dealing import deal, dirichlet_draw, in_proportion, top_up
 
 
 def rng(seed=0):

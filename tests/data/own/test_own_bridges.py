@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from accord.data.bridges import from_flwr_partitioner, from_huggingface
+from accord.data.own import from_flwr_partitioner, from_huggingface
 from accord.errors import DataError
 
 

@@ -12,10 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.data import partition_dirichlet
 from accord.data.federated import Dataset, Groups, Pool
-from accord.data.partition import PARTITIONS
-from accord.data.partition_dirichlet import dirichlet_counts, lda_client
+from accord.data.partitions import PARTITIONS, dirichlet
+from accord.data.partitions.dirichlet import dirichlet_counts, lda_client
 from accord.errors import ConfigError, DataError
 
 
@@ -249,7 +248,7 @@ class TestDirichlet:
 
     def test_counts_are_the_cut_running_sums(self, monkeypatch):
         draws = iter([np.array([0.5, 0.25, 0.25]), np.array([0.1, 0.0, 0.9])])
-        monkeypatch.setattr(partition_dirichlet, "dirichlet_draw", lambda alpha, rng: next(draws))
+        monkeypatch.setattr(dirichlet, "dirichlet_draw", lambda alpha, rng: next(draws))
         counts = dirichlet_counts(np.array([9, 0, 5]), 3, 0.5, False, rng())
         # class 0: cuts at 4.5 and 6.75; class 1 is empty and draws nothing; class 2: cuts at 0.5 and 0.5
         assert counts.tolist() == [[4, 0, 0], [2, 0, 0], [3, 0, 5]]
@@ -261,7 +260,7 @@ class TestDirichlet:
             drawn.append(len(alpha))
             return np.array([0.5, 0.5, 0.0])[: len(alpha)] if len(alpha) == 3 else np.array([1.0])
 
-        monkeypatch.setattr(partition_dirichlet, "dirichlet_draw", draw)
+        monkeypatch.setattr(dirichlet, "dirichlet_draw", draw)
         # 12 samples, 3 clients: full at 4. Class 0 gives 4, 4, 0; class 1 can only go to client 2.
         counts = dirichlet_counts(np.array([8, 4]), 3, 0.5, True, rng())
         assert counts.tolist() == [[4, 0], [4, 0], [0, 4]]

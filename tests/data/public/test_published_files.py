@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from accord.data.datasets import load_dataset
+from accord.data.public import load_dataset
 from accord.errors import DataError
 
 MNIST = (
@@ -247,7 +247,7 @@ def test_damaged_gzip(tmp_path, kind):
 
 
 def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.data.files.MAX_BYTES", 100_000)
+    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", 100_000)
     write(tmp_path, contents(MNIST), ".gz")
     (tmp_path / f"{MNIST[0]}.gz").write_bytes(gzip.compress(bytes(200_000)))
     with pytest.raises(DataError, match="is larger than"):

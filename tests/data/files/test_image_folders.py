@@ -8,12 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
-from accord.data.datasets import load_dataset
-from accord.data.holdout import holdout
+from accord.data.public import load_dataset
 from accord.errors import ConfigError, DataError
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
@@ -249,33 +246,3 @@ def test_pacs_must_be_whole(tmp_path):
         load_dataset("pacs", tmp_path)
     with pytest.raises(DataError, match=r"put them into .*empty/pacs as domain/class/image"):
         load_dataset("pacs", tmp_path / "empty")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=60).filter(lambda s: len(set(s)) < len(s)),
-    st.floats(0.05, 0.95),
-    st.integers(0, 99),
-)
-def test_holdout_properties(strata, fraction, seed):
-    array = np.array(strata)
-    kept, aside = holdout(array, fraction, np.random.default_rng(seed))
-    assert sorted([*kept, *aside]) == list(range(len(array)))
-    for stratum in set(strata):
-        n, m = int((array == stratum).sum()), int((array[aside] == stratum).sum())
-        assert m < n
-        assert (m == 0) == (n == 1)
-        assert m in (1, n - 1) or abs(m - fraction * n) <= 0.5 or n == 1
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(0, 99))
-def test_holdout_spreads_over_labels(sizes, seed):
-    labels = np.repeat(np.arange(len(sizes)), sizes)
-    if len(labels) < 2:
-        return
-    rng = np.random.default_rng(seed)
-    _, aside = holdout(np.zeros_like(labels), 0.2, rng, spread=labels)
-    share = len(aside) / len(labels)
-    for label, n in enumerate(sizes):
-        assert abs(int((labels[aside] == label).sum()) - share * n) < 1

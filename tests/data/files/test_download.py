@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord.data import catalogue
-from accord.data.datasets import load_dataset
-from accord.data.download import Remote, fetch
+from accord.data.files.download import Remote, fetch
+from accord.data.files.idx import MNIST_FILES
+from accord.data.public import cifar, emnist_letters, fashion_mnist, load_dataset, mnist
 from accord.errors import DataError
 
 BODY = np.random.default_rng(0).integers(0, 256, 300_000).astype(np.uint8).tobytes()
@@ -209,7 +209,7 @@ def test_all_addresses_fail_and_all_reasons_are_given(server, tmp_path):
 
 
 def test_a_file_that_never_ends_is_refused(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.data.download.MAX_BYTES", 100_000)
+    monkeypatch.setattr("accord.data.files.download.MAX_BYTES", 100_000)
     with pytest.raises(DataError, match="does not end"):
         fetch(server.remote(), tmp_path)
 
@@ -234,16 +234,16 @@ def test_load_dataset_downloads_what_is_missing_into_the_first_folder(server, tm
     monkeypatch.delenv("ACCORD_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     remotes = []
-    for name in catalogue.IDX_FILES:
+    for name in MNIST_FILES:
         shape = (10, 28, 28) if "images" in name else (10,)
         body = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape) + bytes(int(np.prod(shape)))
         packed = gzip.compress(body)
         server.files[f"/{name}.gz"] = packed
         remotes.append(Remote(f"{name}.gz", (f"{server.address}/{name}.gz",), hashlib.md5(packed).hexdigest()))
-    collection = catalogue.MNIST
+    collection = mnist.COLLECTION
     monkeypatch.setattr(
-        catalogue,
-        "MNIST",
+        mnist,
+        "COLLECTION",
         type(collection)("mnist", collection.files, tuple(remotes), folders=("MNIST/raw",)),
     )
     seen: list[str] = []
@@ -272,8 +272,8 @@ def test_load_dataset_downloads_what_is_missing_into_the_first_folder(server, tm
 
 def test_published_checksums_are_well_formed():
     for collection in (
-        *(catalogue.MNIST, catalogue.FASHION_MNIST, catalogue.EMNIST_LETTERS),
-        *(catalogue.CIFAR10, catalogue.CIFAR100),
+        *(mnist.COLLECTION, fashion_mnist.COLLECTION, emnist_letters.COLLECTION),
+        *(cifar.CIFAR10, cifar.CIFAR100),
     ):
         for remote in collection.remotes:
             assert re.fullmatch("[0-9a-f]{32}", remote.md5)

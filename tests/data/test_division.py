@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from accord.data.federate import federate
+from accord.data.division import federate
 from accord.data.federated import Dataset, Pool
-from accord.data.transforms import rotated
+from accord.data.transforms.rotation import rotated
 from accord.errors import ConfigError, DataError
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-import accord.data.datasets as module
-from accord.data.datasets import DATASETS, load_dataset
+import accord.data as package
+from accord.data.public import DATASETS, load_dataset
 from accord.errors import ConfigError
 
-EMBEDDED = Path(module.__file__).parent / "embedded"
+EMBEDDED = Path(str(package.__file__)).parent / "embedded"
 
 
 def test_counts_shapes_and_balance():
@@ -92,13 +92,13 @@ def test_registry_names():
 def test_unknown_names_and_options():
     with pytest.raises(ConfigError, match=r"unknown dataset 'mnits'.*Did you mean 'mnist'"):
         load_dataset("mnits")
-    with pytest.raises(ConfigError, match=r"has no option 'normalize'.*Did you mean 'normalise'"):
+    with pytest.raises(ConfigError, match=r"has no setting 'normalize'.*Did you mean 'normalise'"):
         load_dataset("mnist5k", normalize=True)
-    with pytest.raises(ConfigError, match="must be bool, got 'no'"):
+    with pytest.raises(ConfigError, match='normalise = "no": must be true or false'):
         load_dataset("mnist5k", normalise="no")
-    with pytest.raises(ConfigError, match="at least 1, got 0"):
+    with pytest.raises(ConfigError, match="image_size = 0: must be at least 1"):
         load_dataset("pacs", image_size=0)
     with pytest.raises(ConfigError, match="image_size"):
         load_dataset("pacs", image_size=True)
-    with pytest.raises(ConfigError, match="above 0 and below 1, got 1"):
+    with pytest.raises(ConfigError, match=r"test_fraction = 1\.0: must be above 0 and below 1"):
         load_dataset("folder", path="x", test_fraction=1.0)
