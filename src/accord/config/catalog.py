@@ -10,9 +10,9 @@ from accord.config.schema import Factory
 
 WHERE = {
     "algorithm": ("accord.algorithms", "ALGORITHMS"),
-    "dataset": ("accord.data", "DATASETS"),
-    "partition": ("accord.data", "PARTITIONS"),
-    "transform": ("accord.data", "TRANSFORMS"),
+    "dataset": ("accord.data.public", "DATASETS"),
+    "partition": ("accord.data.partitions", "PARTITIONS"),
+    "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
 }
 
