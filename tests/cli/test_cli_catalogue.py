@@ -12,7 +12,21 @@ import pytest
 
 from accord._version import __version__
 from accord.cli.catalogue import KINDS, SECTIONS
-from accord.config import catalog, from_dict, to_toml
+from accord.config import RunConfig, catalog, from_dict, to_toml
+from accord.settings import is_section, settings_of
+
+
+def chosen(kind: str, name: str) -> dict[str, Any]:
+    """A configuration that chooses it."""
+    if kind in SECTIONS:
+        return {"data" if kind == "dataset" else kind: {"name": name}}
+    for key, setting in settings_of(RunConfig).items():
+        if setting.named is not None and setting.named.kind == kind:
+            return {key: name}
+        for inner, below in settings_of(setting.type).items() if is_section(setting.type) else ():
+            if below.named is not None and below.named.kind == kind:
+                return {key: {inner: name}}
+    raise AssertionError(f"no setting chooses a {kind}")
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -25,12 +39,11 @@ def test_everything_that_is_registered_can_be_listed_and_configured(
     assert table.exit_code == 0, table.output
     entries = json.loads(accord("list", kind, "--json").stdout)
     assert [e["name"] for e in entries] == list(catalog.registry(KINDS[kind]))
-    section = "data" if kind == "datasets" else KINDS[kind]
     for found in entries:
         assert found["summary"], found["name"]
         assert all(s["doc"] and s["allowed"] for s in found["settings"]), found["name"]
         assert found["name"] in table.stdout
-        given = {section: {"name": found["name"]} if KINDS[kind] in SECTIONS else found["name"]}
+        given = chosen(KINDS[kind], found["name"])
         if not any(s["required"] for s in found["settings"]):
             path = tmp_path / "it.toml"
             path.write_text(to_toml(from_dict(given)))

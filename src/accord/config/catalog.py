@@ -10,8 +10,8 @@ from accord.settings import Factory
 
 WHERE = {
     "algorithm": ("accord.algorithms", "ALGORITHMS"),
-    "dataset": ("accord.data.datasets", "DATASETS"),
-    "partition": ("accord.data.partition", "PARTITIONS"),
+    "dataset": ("accord.data.public", "DATASETS"),
+    "partition": ("accord.data.partitions", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
     "sampler": ("accord.sampling", "SAMPLERS"),

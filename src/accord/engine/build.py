@@ -19,9 +19,9 @@ from accord.core.optim import OPTIMIZERS, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.tensors import finite
 from accord.core.types import Facts
-from accord.data.datasets import load_dataset
-from accord.data.federate import federate, subset
+from accord.data.division import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
+from accord.data.public import load_dataset
 from accord.errors import ConfigError, DataError
 from accord.executors import check_compiles
 from accord.executors.gpu.compiler import check_compiler
