@@ -42,6 +42,7 @@ from accord.engine.build import (
 from accord.engine.checkpoint import to_device
 from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange, Policy
+from accord.engine.identity import Identity, identity
 from accord.engine.store import ClientStore
 from accord.executors import make_executor
 
@@ -97,6 +98,11 @@ class Federation:
     def facts(self) -> Facts:
         """What is known of the clients that train."""
         return self.train_data.facts
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Of its data and network: what a run is resumed with must have the same."""
+        return identity(self.data, self.model)
 
     def world(self, round: int) -> World:
         """What the server knows in `round`."""

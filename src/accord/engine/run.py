@@ -14,6 +14,7 @@ from torch import nn
 from accord.config import RunConfig, config_hash, load_config, to_toml
 from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
+from accord.engine import identity
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
 from accord.engine.evaluation import Evaluator
 from accord.engine.federation import Federation
@@ -51,7 +52,8 @@ def run(
 ) -> Outcome:
     """Start a new run. `data` and `model` replace the configuration's own, for data and networks that have no name."""
     federation = Federation.build(config, data, model)
-    folder = new_folder(config)
+    folder = new_folder(config, federation.data.name)
+    identity.keep(folder, federation.identity)
     write_atomic(folder / "config.toml", to_toml(config))
     return _carry_out(federation, folder, Audience(observers))
 
@@ -67,8 +69,9 @@ def resume(
     folder = Path(folder)
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder} holds no run: there is no config.toml in it")
-    config = load_config(folder / "config.toml")
-    return _carry_out(Federation.build(config, data, model), folder, Audience(observers))
+    federation = Federation.build(load_config(folder / "config.toml"), data, model)
+    identity.compare(folder, federation.identity)
+    return _carry_out(federation, folder, Audience(observers))
 
 
 def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outcome:

@@ -98,4 +98,3 @@ def checked(factory: Callable[..., Any], what: str) -> Callable[..., Any]:
         return factory(*bound.args, **others, **fitting)
 
     return call
-
