@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from accord.data import federate, from_arrays, from_huggingface, from_torch, load_dataset
     from accord.engine.run import Outcome, resume, run
     from accord.models import adapt
+    from accord.study.comparison import compare
+    from accord.study.results import ComparisonResult, TuningResult
+    from accord.study.tuning import tune
 
 __all__ = [
     "ALGORITHMS",
+    "ComparisonResult",
     "Outcome",
     "RunConfig",
+    "TuningResult",
     "__version__",
     "adapt",
+    "compare",
     "federate",
     "from_arrays",
     "from_dict",
@@ -33,6 +39,7 @@ __all__ = [
     "load_dataset",
     "resume",
     "run",
+    "tune",
 ]
 
 # Imported on first use: `accord --help` and a worker of one part of the package need not load all of it.
@@ -42,6 +49,9 @@ _HOMES = {
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_torch", "load_dataset"),
     "accord.engine.run": ("Outcome", "resume", "run"),
     "accord.models": ("adapt",),
+    "accord.study.comparison": ("compare",),
+    "accord.study.results": ("ComparisonResult", "TuningResult"),
+    "accord.study.tuning": ("tune",),
 }
 
 
