@@ -21,7 +21,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from accord.cli.lists import numbers, words
 from accord.report import read_summary
-from accord.study.plan import Comparison, Entry, Tuning
+from accord.study.entry import Entry
+from accord.study.plan import Comparison, Tuning
 from accord.study.trials import Trial, plan_trials
 from accord.study.tuning import read_trials
 from accord.study.work import carry_out

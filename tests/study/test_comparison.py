@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import json
 import math
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ import torch
 import accord
 from accord.config import RunConfig, load_config
 from accord.errors import ConfigError, DataError, RunError
+from accord.study.inputs import Inputs
 from accord.study.plan import Comparison
 from accord.study.results import ComparisonResult
+from accord.study.work import carry_out
 from support.study import SETS, Breaker, Notes, hospitals, network
 
 
@@ -112,6 +116,20 @@ def test_after_ctrl_c_the_same_call_goes_on(asked: dict[str, Any]) -> None:
     assert [len(records) for records in result.metrics.values()] == [5, 5, 5]
 
 
+def test_a_pool_of_processes_can_carry_out_the_runs(asked: dict[str, Any]) -> None:
+    inputs = Inputs(asked["data"], asked["model"])
+    comparison = Comparison(None, asked["sets"], ["fedavg"], [0, 1], inputs=inputs)
+    entries = comparison.entries()
+    comparison.claim()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        for task in [pool.submit(carry_out, entry, inputs) for entry in entries]:
+            task.result()
+    notes = Notes()
+    result = accord.compare(["fedavg"], seeds=[0, 1], progress=notes, **asked)
+    assert notes.lines == ["1/2 fedavg-0 finished", "2/2 fedavg-1 finished"]
+    assert [len(records) for records in result.metrics.values()] == [5, 5]
+
+
 def test_all_fail(asked: dict[str, Any]) -> None:
     result = accord.compare(["fedavg"], seeds=[0], observers=lambda config: [Breaker(RunError("no"))], **asked)
     assert result.rows == []
@@ -125,7 +143,7 @@ def test_settings_may_come_from_a_file_a_configuration_or_changes(asked: dict[st
     path = tmp_path / "common.toml"
     path.write_text(
         f'out = "{config.out}"\nrounds = 5\nexecutor = "sequential"\n'
-        '[partition]\nname = "natural"\nclients = 3\n[clients]\ncount = 1\n[local]\nbatch_size = 8\n'
+        '[partition]\nname = "natural"\nclients = 3\n[clients]\ncount = 1\n[local]\nbatch_size = 8\nepochs = 3\n'
     )
     first = accord.compare(["fedavg"], seeds=[0], sets=sets, **asked)
     for given in (config, path, str(path)):

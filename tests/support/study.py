@@ -13,7 +13,7 @@ import accord
 from accord.data.federated import Dataset
 from accord.observe import Observer
 from accord.study.choice import Choice
-from accord.study.plan import Entry
+from accord.study.entry import Entry
 from accord.study.progress import Progress
 
 SETS = (
@@ -21,6 +21,7 @@ SETS = (
     "partition.clients=3",
     "clients.count=1",
     "local.batch_size=8",
+    "local.epochs=3",
     "rounds=5",
     "executor=sequential",
 )
@@ -29,8 +30,9 @@ SETS = (
 def hospitals(seed: int = 0) -> Dataset:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, 90)
-    x = (rng.normal(size=(90, 4)) + y[:, None]).astype(np.float32)
-    return accord.from_arrays(x, y, clients=[f"hospital-{i % 3}" for i in range(90)])
+    owner = np.arange(90) % 3
+    x = (rng.normal(size=(90, 4)) + y[:, None] + 2 * rng.normal(size=(3, 4))[owner]).astype(np.float32)
+    return accord.from_arrays(x, y, clients=[f"hospital-{k}" for k in owner])
 
 
 def network(seed: int = 0) -> nn.Module:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accord.config import RunConfig
     from accord.report import Row
     from accord.study.choice import Choice
-    from accord.study.plan import Entry
+    from accord.study.entry import Entry
     from accord.study.trials import Trial
 
 

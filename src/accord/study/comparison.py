@@ -15,8 +15,9 @@ from accord.data.federated import Dataset, FederatedData
 from accord.errors import CheckpointError, ConfigError, RunError
 from accord.observe import observers_for
 from accord.report.runs import read_metrics, read_summary
+from accord.study.entry import Run
 from accord.study.inputs import Inputs
-from accord.study.plan import Comparison, Run, Tuning
+from accord.study.plan import Comparison, Tuning
 from accord.study.progress import Progress
 from accord.study.results import ComparisonResult
 from accord.study.tuning import search

@@ -87,4 +87,4 @@ def _all(values: Iterable[Any]) -> Iterator[bytes | memoryview]:
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

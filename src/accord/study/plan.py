@@ -8,39 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from accord.config import AlgorithmConfig, RunConfig, catalog, config_hash, from_dict, load_config, to_dict
+from accord.config import AlgorithmConfig, RunConfig, catalog, config_hash, from_dict, to_dict
 from accord.config.load import read_toml
 from accord.config.schema import Setting, own_settings
 from accord.engine.files import write_atomic
-from accord.errors import AccordError, ConfigError, nearest
+from accord.errors import ConfigError, nearest
+from accord.study.checks import check_distinct, check_texts, several, whole
+from accord.study.entry import OTHER_NAME, Entry, Run
 from accord.study.inputs import Inputs
 
 GIVEN = "given.txt"  # the digest of own data and network, in the folder of a comparison that has them
-OTHER_NAME = "choose another name (--name, in Python name=... among the sets)"
-
-
-class Run(NamedTuple):
-    """What tells one run of a comparison from the others."""
-
-    algorithm: str
-    seed: int
-
-    @property
-    def label(self) -> str:
-        """What is printed about it."""
-        return f"{self.algorithm}, seed {self.seed}"
-
-    @property
-    def folder_name(self) -> str:
-        """Its folder in that of the comparison."""
-        return f"{self.algorithm}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -57,55 +40,6 @@ class Tuning:
             )
         if self.rounds is not None and whole(self.rounds, "rounds of a trial") < 1:
             raise ConfigError(f"rounds of a trial: must be at least 1, not {self.rounds}")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One run of a study."""
-
-    config: RunConfig
-
-    @property
-    def run(self) -> Run:
-        """Its algorithm and seed."""
-        return Run(self.config.algorithm.name, self.config.seed)
-
-    @property
-    def folder(self) -> Path:
-        """Where it lies."""
-        return Path(self.config.out) / self.config.name
-
-    @property
-    def label(self) -> str:
-        """What is printed about it."""
-        return self.run.label
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do."""
-        return (self.folder / "summary.json").is_file()
-
-    @property
-    def begun(self) -> bool:
-        """Whether it can be resumed."""
-        return (self.folder / "config.toml").is_file()
-
-    def noted(self, error: AccordError) -> bool:
-        """Whether a failure is a result of the study, and written down; if not, it is raised."""
-        return False
-
-    def tidy(self) -> None:
-        """Remove what nobody needs once it is finished."""
-
-    def check_folder(self) -> None:
-        """Refuse a folder that holds something else."""
-        if not self.begun:
-            if self.folder.is_dir() and not any(self.folder.iterdir()):
-                self.folder.rmdir()  # a stop between making the folder and the first file
-            elif self.folder.exists():
-                raise ConfigError(f"{self.folder} exists and holds no run: move it away, or {OTHER_NAME}")
-        elif config_hash(load_config(self.folder / "config.toml")) != config_hash(self.config):
-            raise ConfigError(f"{self.folder} holds a run with other settings: {OTHER_NAME}, or move the folder away")
 
 
 @dataclass(frozen=True)
@@ -227,39 +161,6 @@ class Comparison:
             untouched = to_dict(RunConfig(algorithm=AlgorithmConfig(self.source.algorithm.name)))["algorithm"]
             return {} if section == untouched else section
         return section
-
-
-def several(values: Iterable[Any], what: str) -> tuple[Any, ...]:
-    """The values of a list; one text is no list, though Python would take its letters."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ConfigError(f"{what}: give a list, not {values!r}")
-    return tuple(values)
-
-
-def whole(value: object, what: str) -> int:
-    """A whole number of any kind, NumPy's among them."""
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        pass
-    raise ConfigError(f"{what}: must be a whole number, not {value!r}")
-
-
-def check_texts(values: Sequence[object], what: str) -> None:
-    """Refuse what is no text."""
-    for value in values:
-        if not isinstance(value, str):
-            raise ConfigError(f"{what}: must be texts, and {value!r} is none")
-
-
-def check_distinct(values: Sequence[object], what: str) -> None:
-    """Refuse an empty list, and one that names something twice."""
-    if not values:
-        raise ConfigError(f"{what}: name at least one")
-    twice = [value for value in dict.fromkeys(values) if values.count(value) > 1]
-    if twice:
-        raise ConfigError(f"{what}: {', '.join(map(repr, twice))} is there more than once; name each one once")
 
 
 def _key(text: str) -> str:

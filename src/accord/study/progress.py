@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accord.study.choice import Choice
-    from accord.study.plan import Entry
+    from accord.study.entry import Entry
     from accord.study.trials import Trial
 
 

@@ -13,7 +13,7 @@ from accord.engine.files import write_atomic
 from accord.report.plots import curves, series
 from accord.report.tables import Row, aggregate, as_json, markdown
 from accord.study.choice import Choice
-from accord.study.plan import Run
+from accord.study.entry import Run
 
 Record = dict[str, Any]
 

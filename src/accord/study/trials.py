@@ -14,7 +14,8 @@ from accord.config import RunConfig, complete, to_toml
 from accord.config.toml import literal
 from accord.engine.files import write_atomic
 from accord.errors import AccordError, ConfigError, DivergedError
-from accord.study.plan import Comparison, Entry
+from accord.study.entry import Entry
+from accord.study.plan import Comparison
 from accord.study.space import draw_settings, search_space
 
 HELD_OUT = 0.1  # of a client's training data, where the comparison itself has no validation data

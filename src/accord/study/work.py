@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from accord.config import RunConfig
 from accord.errors import AccordError
 from accord.observe import Observer, observers_for
+from accord.study.entry import Entry
 from accord.study.inputs import Inputs
-from accord.study.plan import Entry
 
 Observers = Callable[[RunConfig], Iterable[Observer]]
 
