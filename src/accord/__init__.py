@@ -19,15 +19,21 @@ if TYPE_CHECKING:
     from accord.engine.run import Outcome, resume, run
     from accord.models import adapt
     from accord.observe import Observer
+    from accord.study.comparison import compare
+    from accord.study.results import ComparisonResult, TuningResult
+    from accord.study.tuning import tune
 
 __all__ = [
     "ALGORITHMS",
+    "ComparisonResult",
     "Federation",
     "Observer",
     "Outcome",
     "RunConfig",
+    "TuningResult",
     "__version__",
     "adapt",
+    "compare",
     "federate",
     "from_arrays",
     "from_dict",
@@ -37,6 +43,7 @@ __all__ = [
     "load_dataset",
     "resume",
     "run",
+    "tune",
 ]
 
 # Imported on first use: `accord --help` and a worker of one part of the package need not load all of it.
@@ -48,6 +55,9 @@ _HOMES = {
     "accord.engine.run": ("Outcome", "resume", "run"),
     "accord.models": ("adapt",),
     "accord.observe": ("Observer",),
+    "accord.study.comparison": ("compare",),
+    "accord.study.results": ("ComparisonResult", "TuningResult"),
+    "accord.study.tuning": ("tune",),
 }
 
 

@@ -53,7 +53,14 @@ def stopped(tmp_path: Path) -> Path:
                 raise KeyboardInterrupt
 
     config = accord.load_config(
-        sets=["rounds=4", "partition.name=iid", "partition.clients=3", "executor=sequential", f"out={tmp_path}", "partition.test=holdout"]
+        sets=[
+            "rounds=4",
+            "partition.name=iid",
+            "partition.clients=3",
+            "executor=sequential",
+            f"out={tmp_path}",
+            "partition.test=holdout",
+        ]
     )
     with pytest.raises(KeyboardInterrupt):
         accord.run(config, data=xrays(), model=network(), observers=[Stop()])
