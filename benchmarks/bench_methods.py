@@ -26,7 +26,7 @@ import torch
 
 from accord.aggregate.nash import gram_matrix, solve_bargaining
 from accord.algorithms import ALGORITHMS
-from accord.config import complete, load_config
+from accord.config import load_config
 from accord.core.types import Replies, Result
 from accord.engine.client import Answer, Request
 from accord.engine.files import write_atomic
@@ -75,7 +75,7 @@ class Runner:
             f"executor={options.executor}",
             f"rounds={2 * (options.rounds + 1)}",
         ]
-        self.federation = _Federation(complete(load_config(None, sets)), None, None)
+        self.federation = _Federation(load_config(None, sets), None, None)
         self.first = options.rounds + 1  # the second half of the run: FedUFO's second stage
         self.executor = self.federation.executor(lambda done, total: None)
         self.store = ClientStore(folder / name, self.federation.train_data.sizes, 1 << 30)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from accord.core.algorithm import Sampler
 from accord.core.types import State, World
+from accord.settings import Registry
+
+SAMPLERS: Registry[Callable[[int], Sampler]] = Registry("sampler")  # made from the size of a round's cohort
 
 
+@SAMPLERS.add("uniform")
 @dataclass(frozen=True)
 class Uniform:
     """`count` clients, each equally likely, without replacement."""
@@ -22,6 +28,7 @@ class Uniform:
         return sorted(int(world.clients[i]) for i in chosen)
 
 
+@SAMPLERS.add("weighted")
 @dataclass(frozen=True)
 class Weighted:
     """`count` clients without replacement, likelier the more samples they hold."""
@@ -38,6 +45,7 @@ class Weighted:
         return sorted(int(i) for i in ids[chosen])
 
 
+@SAMPLERS.add("cyclic")
 @dataclass(frozen=True)
 class Cyclic:
     """Clients in turn, `count` at a time, in one shuffled order fixed by the seed."""

@@ -18,7 +18,6 @@ from accord.algorithms.fedntd import fedntd
 from accord.algorithms.fedprox import fedprox
 from accord.algorithms.mixup import mixup
 from accord.config import load_config
-from accord.config.schema import settings_of
 from accord.core.optim import Adam
 from accord.core.task import Part
 from accord.errors import ConfigError
@@ -26,6 +25,7 @@ from accord.executors.processes import Processes
 from accord.parts.contrast import Decorrelation
 from accord.parts.distill import NotTrueDistillation
 from accord.parts.registry import PARTS, check_together
+from accord.settings import settings_of
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
 

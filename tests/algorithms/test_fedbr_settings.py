@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from accord.algorithms.fedbr import fedbr
-from accord.config.schema import settings_of
 from accord.core.plan import Plan
 from accord.errors import ConfigError
 from accord.parts.mixing import Mixup
+from accord.settings import settings_of
 from support.federation import tiny_data, tiny_model, tiny_setup
 
 # settings -------------------------------------------------------------------------------------------------------

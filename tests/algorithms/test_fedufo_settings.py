@@ -7,10 +7,10 @@ from typing import Any, Literal, get_origin, get_type_hints
 import pytest
 
 from accord.algorithms.fedufo import feduad, fedufo
-from accord.config.values import Misfit, fit
 from accord.core.optim import Adam
 from accord.errors import ConfigError
 from accord.sampling import Uniform
+from accord.settings import Misfit, fit
 from support.federation import tiny_data, tiny_model
 from support.fedufo_runs import tiny
 

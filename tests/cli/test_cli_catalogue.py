@@ -30,8 +30,8 @@ def test_everything_that_is_registered_can_be_listed_and_configured(
         assert found["summary"], found["name"]
         assert all(s["doc"] and s["allowed"] for s in found["settings"]), found["name"]
         assert found["name"] in table.stdout
-        given = {section: {"name": found["name"]} if KINDS[kind] in SECTIONS else found["name"]}
-        if not any(s["required"] for s in found["settings"]):
+        given = {section: {"name": found["name"]}}
+        if KINDS[kind] in SECTIONS and not any(s["required"] for s in found["settings"]):
             path = tmp_path / "it.toml"
             path.write_text(to_toml(from_dict(given)))
             assert load_config(path) == from_dict(given)

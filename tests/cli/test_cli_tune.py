@@ -16,9 +16,8 @@ import pytest
 from accord.cli.planning import Comparison, Tuning
 from accord.cli.tuning import draw, plan_study
 from accord.config import RunConfig, load_config
-from accord.config.schema import Setting
 from accord.errors import ConfigError, DivergedError
-from accord.settings import Search
+from accord.settings import Search, Setting
 
 TUNE = ("compare", "--seeds", "3,4", "--rounds", 6, "--name", "x", "--tune", 4)
 

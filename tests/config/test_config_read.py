@@ -8,10 +8,10 @@ from typing import Annotated
 
 import pytest
 
-from accord.config import AlgorithmConfig, ClientsConfig, RunConfig, complete, from_dict, load_config
-from accord.config.schema import settings_of
+from accord.config import AlgorithmConfig, ClientsConfig, RunConfig, from_dict, load_config
 from accord.config.tree import LocalConfig
 from accord.errors import ConfigError
+from accord.settings import settings_of
 
 
 def problems(given: dict[str, object]) -> str:
@@ -27,7 +27,7 @@ def test_the_defaults_are_complete() -> None:
     assert config.model.options == {"hidden": 200}  # and not `plain`, which is not marked as a setting
     assert config.data.options == {}  # `normalise` belongs to the section
     assert config.local == LocalConfig()
-    assert complete(RunConfig()) == config
+    assert RunConfig() == config
 
 
 def test_a_chosen_factory_brings_its_settings() -> None:
@@ -44,11 +44,11 @@ def test_none_is_written_as_a_word() -> None:
 
 def test_a_configuration_built_in_python_is_checked_too() -> None:
     with pytest.raises(ConfigError, match=r"algorithm\.name = \"nope\""):
-        complete(RunConfig(algorithm=AlgorithmConfig("nope")))
+        RunConfig(algorithm=AlgorithmConfig("nope"))
     with pytest.raises(ConfigError, match=r"algorithm\.mu = -1"):
-        complete(RunConfig(algorithm=AlgorithmConfig("fedprox", {"mu": -1})))
+        RunConfig(algorithm=AlgorithmConfig("fedprox", {"mu": -1}))
     with pytest.raises(ConfigError, match=r"local\.lr = 0"):
-        complete(RunConfig(local=LocalConfig(lr=0)))
+        RunConfig(local=LocalConfig(lr=0))
 
 
 class Wide:

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from accord.config.values import Misfit, Word, expected, fit, show
-from accord.settings import AtLeast, Range
+from accord.settings import AtLeast, Misfit, Range, Word, expected, fit, show
 
 
 @pytest.mark.parametrize(

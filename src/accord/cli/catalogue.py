@@ -13,11 +13,11 @@ from rich.text import Text
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
 from accord.config import RunConfig, catalog, load_config
-from accord.config.schema import REQUIRED, Factory, Setting, own_settings
+from accord.config.sections import own_settings
 from accord.config.toml import literal
 from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
-from accord.config.values import plain
 from accord.errors import ConfigError, nearest
+from accord.settings import REQUIRED, Factory, Setting, plain
 
 KINDS = {kind + "s": kind for kind in catalog.WHERE}
 # Sections that hold the settings of what they name; other kinds have none.

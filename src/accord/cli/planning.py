@@ -15,8 +15,9 @@ from pathlib import Path
 
 from accord.config import AlgorithmConfig, RunConfig, catalog, config_hash, load_config
 from accord.config.load import read_toml
-from accord.config.schema import Setting, own_settings
+from accord.config.sections import own_settings
 from accord.errors import ConfigError, nearest
+from accord.settings import Setting
 
 
 @dataclass(frozen=True)

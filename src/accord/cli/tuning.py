@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 from accord.cli.planning import Comparison, Entry
-from accord.config import RunConfig, complete, to_toml
-from accord.config.schema import Setting, settings_of
+from accord.config import RunConfig, to_toml
 from accord.config.toml import literal
 from accord.config.tree import LocalConfig
 from accord.core.keys import Key
 from accord.engine.files import write_atomic
 from accord.errors import ConfigError, DivergedError, RunError
 from accord.report.runs import read_metrics, read_summary
+from accord.settings import Setting, settings_of
 
 KEY = Key(0)  # the same draws in every comparison
 HELD_OUT = 0.1  # of a client's training data, where the comparison itself has no validation data
@@ -113,7 +113,7 @@ def _new(comparison: Comparison, algorithm: str, number: int, before: Sequence[T
         }
         trial = Trial(RunConfig(), number, drawn)
         try:
-            config = complete(_as_trial(comparison, algorithm, number, trial.texts))
+            config = _as_trial(comparison, algorithm, number, trial.texts)
         except ConfigError:
             if not number:
                 raise

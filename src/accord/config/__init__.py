@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.config.load import complete, config_hash, from_dict, load_config, to_dict, to_toml
+from accord.config.load import config_hash, from_dict, load_config, to_dict, to_toml
 from accord.config.tree import (
     AlgorithmConfig,
     CheckpointConfig,
@@ -29,7 +29,6 @@ __all__ = [
     "PartitionConfig",
     "RunConfig",
     "TransformConfig",
-    "complete",
     "config_hash",
     "from_dict",
     "load_config",

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Mapping
 
-from accord.config.schema import Factory
+from accord.settings import Factory
 
 WHERE = {
     "algorithm": ("accord.algorithms", "ALGORITHMS"),
@@ -14,6 +14,9 @@ WHERE = {
     "partition": ("accord.data.partition", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
+    "sampler": ("accord.sampling", "SAMPLERS"),
+    "optimizer": ("accord.core.optim", "OPTIMIZERS"),
+    "schedule": ("accord.core.optim", "SCHEDULES"),
     "executor": ("accord.executors", "EXECUTORS"),
 }
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from accord.config.schema import Problems
-from accord.config.tree import RunConfig
+from accord.config.sections import Problems
 
-Check = Callable[[RunConfig], str]  # what is wrong, or nothing
+if TYPE_CHECKING:
+    from accord.config.tree import RunConfig
+
+Check = Callable[["RunConfig"], str]  # what is wrong, or nothing
 CHECKS: list[tuple[tuple[str, ...], Check]] = []
 
 FOLDER_NAME = re.compile(r"[\w+=,@-][\w.+=,@-]*")

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from accord.config import catalog, toml
-from accord.config.checks import check_together
 from accord.config.overrides import overlay, parse_sets
-from accord.config.schema import REQUIRED, Chosen, Problems, own_settings, read
+from accord.config.sections import Problems, read
 from accord.config.tree import RunConfig
-from accord.config.values import plain
 from accord.errors import ConfigError
+from accord.settings import plain
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,14 +40,8 @@ def from_dict(given: Mapping[str, object]) -> RunConfig:
     return _checked(given, Problems(), "")
 
 
-def complete(config: RunConfig) -> RunConfig:
-    """A configuration built in Python, checked, with the chosen factories' defaults filled in."""
-    return from_dict(to_dict(config))
-
-
 def _checked(given: Mapping[str, object], problems: Problems, source: str) -> RunConfig:
-    config = read(RunConfig, given, catalog.registry, problems)
-    check_together(config, problems)
+    config = RunConfig(**read(RunConfig, given, catalog.registry, problems), problems=problems)
     problems.raise_if_any(source)
     return config
 
@@ -62,29 +55,21 @@ def _section(section: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for item in fields(section):
         value = getattr(section, item.name)
-        if isinstance(section, Chosen) and item.name == "options":
-            values |= _defaults(section) | {key: plain(v) for key, v in value.items()}
+        if item.name == "options":
+            values |= {key: plain(v) for key, v in value.items()}
         else:
             values[item.name] = _section(value) if is_dataclass(value) else plain(value)
     return values
 
 
-def _defaults(section: Any) -> dict[str, Any]:
-    registry = catalog.registry(section.kind)
-    if section.name not in registry:
-        return {}
-    settings = own_settings(type(section), registry[section.name])
-    return {name: plain(s.default) for name, s in settings.items() if s.default is not REQUIRED}
-
-
 def to_toml(config: RunConfig) -> str:
     """The complete configuration with comments; `accord run` on it repeats the run."""
-    return toml.write(RunConfig, to_dict(complete(config)))
+    return toml.write(RunConfig, to_dict(config))
 
 
 def config_hash(config: RunConfig) -> str:
     """The same for two configurations exactly when they ask for the same computation (sha256 in hex)."""
-    values = {key: value for key, value in to_dict(complete(config)).items() if key not in _NOT_HASHED}
+    values = {key: value for key, value in to_dict(config).items() if key not in _NOT_HASHED}
     values["data"] = {key: value for key, value in values["data"].items() if key not in _DATA_NOT_HASHED}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from accord.config.schema import Chosen, Problems, is_section, settings_of
-from accord.config.values import Word
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from accord.config.sections import Chosen, Problems
+from accord.settings import Word, is_section, parse_value, settings_of
 
 Pair = tuple[list[str], Word]  # the parts of the key, and the value
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -30,29 +23,6 @@ def parse_sets(texts: Sequence[str], problems: Problems) -> list[Pair]:
         else:
             pairs.append((key.split("."), Word(value, parse_value(value))))
     return pairs
-
-
-def parse_value(text: str) -> object:
-    """TOML's idea of the text, else a number such as `.5`, a boolean, a list without quotes, or a string.
-
-    >>> [parse_value(t) for t in ("1e-3", ".5", "True", "fedprox", '["a", 2]', "[a, 2]")]
-    [0.001, 0.5, True, 'fedprox', ['a', 2], ['a', 2]]
-    """
-    try:
-        read: dict[str, Any] = tomllib.loads(f"value = {text}")
-        if set(read) == {"value"}:  # a line break in the text could have brought further keys
-            return read["value"]
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text.startswith("[") and text.endswith("]"):
-        return [parse_value(item.strip()) for item in text[1:-1].split(",") if item.strip()]
-    return text
 
 
 def overlay(cls: type, given: Mapping[str, object], pairs: Sequence[Pair]) -> dict[str, object]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Literal, get_origin
 
 from accord.config import catalog
-from accord.config.schema import Chosen, Setting, is_section, own_settings, settings_of
-from accord.config.values import NONE
+from accord.config.sections import declared
+from accord.settings import NONE, Setting, is_section, settings_of
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -22,8 +22,7 @@ def write(cls: type, values: Mapping[str, object]) -> str:
             section = values[name]
             assert isinstance(section, Mapping)
             known = dict(settings_of(setting.type))
-            if issubclass(setting.type, Chosen):
-                known |= own_settings(setting.type, catalog.registry(setting.type.kind)[str(section["name"])])
+            known |= declared(setting.type, catalog.registry, str(section.get("name", "")))
             blocks.append([f"[{name}]", *_lines(known, section)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -39,6 +38,8 @@ def _comment(setting: Setting) -> str:
     limits = [str(setting.bounds)] if setting.bounds is not None else []
     if get_origin(setting.type) is Literal:
         limits.append(setting.allowed)
+    if setting.named is not None:
+        limits.append("one of " + ", ".join([*setting.named.also, *catalog.registry(setting.named.kind)]))
     text = setting.doc + (f" ({', '.join(limits)})" if limits else "")
     return "".join(c if c.isprintable() else " " for c in text) or setting.allowed
 

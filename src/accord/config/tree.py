@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from accord.config.schema import Chosen
-from accord.settings import FRACTION, NOT_NEGATIVE, POSITIVE, PROPER_FRACTION, AtLeast, Range, Search
+from accord.config import catalog
+from accord.config.checks import check_together
+from accord.config.sections import Chosen, Problems, as_given, read
+from accord.settings import FRACTION, NOT_NEGATIVE, POSITIVE, PROPER_FRACTION, AtLeast, Named, Range, Search
 
 Options = Mapping[str, Any]
 
@@ -82,7 +84,7 @@ class LocalConfig:
         Literal["auto", "fill", "drop", "pad"],
         "a short last batch: top it up, leave it out, or keep it; auto: fill with batch norm, else pad",
     ] = "auto"
-    optimizer: Annotated[Literal["sgd", "adam", "adamw"], "started afresh in every round"] = "sgd"
+    optimizer: Annotated[str, Named("optimizer"), "started afresh in every round"] = "sgd"
     lr: Annotated[float, POSITIVE, Search(0.005, 0.5, log=True), "learning rate in the first round"] = 0.05
     momentum: Annotated[float, PROPER_FRACTION, "momentum of sgd"] = 0.0
     nesterov: Annotated[bool, "Nesterov's form of momentum"] = False
@@ -90,7 +92,8 @@ class LocalConfig:
     betas: Annotated[tuple[float, float], PROPER_FRACTION, "decay factors of adam"] = (0.9, 0.999)
     eps: Annotated[float, POSITIVE, "added to the denominator of adam"] = 1e-8
     schedule: Annotated[
-        Literal["constant", "exponential", "cosine", "step"],
+        str,
+        Named("schedule"),
         "learning rate over rounds; exponential and step multiply by decay, cosine goes down to min_lr",
     ] = "constant"
     decay: Annotated[float, Range(above=0, high=1), "factor of the exponential and step schedules"] = 0.99
@@ -105,9 +108,7 @@ class ClientsConfig:
 
     fraction: Annotated[float, Range(above=0, high=1), "share of the clients asked in a round"] = 0.5
     count: Annotated[int, NOT_NEGATIVE, "number of clients asked in a round; 0: use fraction"] = 0
-    sampler: Annotated[
-        Literal["uniform", "weighted", "cyclic"], "who is asked: anyone, by data size, or one after another"
-    ] = "uniform"
+    sampler: Annotated[str, Named("sampler"), "who is asked: anyone, by data size, or one after another"] = "uniform"
     minimum: Annotated[int, AtLeast(1), "fewest answers that make a round"] = 1
     drop_rate: Annotated[float, PROPER_FRACTION, "simulated chance that a client does not answer"] = 0.0
 
@@ -153,7 +154,7 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole run."""
+    """A whole run: complete, every value checked, whether it was read from a file or made in Python."""
 
     seed: Annotated[int, NOT_NEGATIVE, "everything random in the run follows from it"] = 0
     rounds: Annotated[int, AtLeast(1), "rounds of communication"] = 20
@@ -161,8 +162,9 @@ class RunConfig:
     out: Annotated[str, "folder for runs"] = "runs"
     device: Annotated[Literal["auto", "cpu", "cuda"], "auto: a GPU if there is one"] = "auto"
     executor: Annotated[
-        Literal["auto", "sequential", "processes", "batched"],
-        "clients one after another, on all cores at once, or side by side on a GPU",
+        str,
+        Named("executor", also=("auto",)),
+        "how clients are run; `accord list executors`; auto: what pays most on the device",
     ] = "auto"
     workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
     precision: Annotated[
@@ -185,6 +187,17 @@ class RunConfig:
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    problems: InitVar[Problems | None] = None  # of the reader, which has looked at every value by itself
+
+    def __post_init__(self, problems: Problems | None) -> None:
+        if problems is not None:
+            check_together(self, problems)
+            return
+        problems = Problems()
+        for name, value in read(RunConfig, as_given(self), catalog.registry, problems).items():
+            object.__setattr__(self, name, value)
+        check_together(self, problems)
+        problems.raise_if_any()
 
     @property
     def partition_seed(self) -> int:

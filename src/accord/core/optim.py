@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from accord.core.tensors import Tree, Trees, is_stacked, zeros_like
 from accord.errors import ConfigError
+from accord.settings import Registry
 
 
 class Optimizer(Protocol):
@@ -29,6 +31,11 @@ class Optimizer(Protocol):
         ...
 
 
+# Made from those of the local settings they name: momentum, weight_decay, betas, ...
+OPTIMIZERS: Registry[Callable[..., Optimizer]] = Registry("optimizer")
+
+
+@OPTIMIZERS.add("sgd")
 @dataclass(frozen=True)
 class SGD:
     """w <- w - lr * v with v <- momentum * v + (g + weight_decay * w); v starts as the first gradient."""
@@ -99,6 +106,7 @@ def _laid_out_as(tensor: Tensor, other: Tensor) -> Tensor:
     return torch.empty_like(other).copy_(tensor)
 
 
+@OPTIMIZERS.add("adam")
 @dataclass(frozen=True)
 class Adam:
     """Adam; with `decoupled` weight decay it is AdamW."""
@@ -131,6 +139,12 @@ class Adam:
             param.addcmul_(first / denominator, lr / correction1, value=-1)
 
 
+@OPTIMIZERS.add("adamw")
+def adamw(betas: tuple[float, float], eps: float, weight_decay: float) -> Adam:
+    """Adam with decoupled weight decay."""
+    return Adam(betas, eps, weight_decay, decoupled=True)
+
+
 def clip_by_norm(grads: Tree, limit: float) -> Tree:
     """Scaled down to a global norm of at most `limit`; the direction is kept."""
     norm = torch.stack([g.detach().pow(2).sum() for g in grads.values()]).sum().sqrt()
@@ -140,10 +154,7 @@ def clip_by_norm(grads: Tree, limit: float) -> Tree:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate of a round; constant within it.
-
-    exponential: lr * decay^round; step: lr * decay^(round // every); cosine: from lr to min_lr over all rounds.
-    """
+    """The learning rate of a round; constant within it. `kind` is one of SCHEDULES."""
 
     lr: float
     kind: str = "constant"
@@ -154,10 +165,32 @@ class Schedule:
 
     def at(self, round: int) -> float:
         """The rate in `round` (0 is the first)."""
-        if self.kind == "constant":
-            return self.lr
-        if self.kind == "cosine":
-            share = min(round / max(self.rounds, 1), 1.0)
-            return self.min_lr + (self.lr - self.min_lr) * 0.5 * (1 + math.cos(math.pi * share))
-        power = round if self.kind == "exponential" else round // self.every
-        return max(self.lr * self.decay**power, self.min_lr)
+        return SCHEDULES[self.kind](self, round)
+
+
+SCHEDULES: Registry[Callable[[Schedule, int], float]] = Registry("schedule")
+
+
+@SCHEDULES.add("constant")
+def constant(schedule: Schedule, round: int) -> float:
+    """lr."""
+    return schedule.lr
+
+
+@SCHEDULES.add("exponential")
+def exponential(schedule: Schedule, round: int) -> float:
+    """lr * decay^round, but at least min_lr."""
+    return max(schedule.lr * schedule.decay**round, schedule.min_lr)
+
+
+@SCHEDULES.add("cosine")
+def cosine(schedule: Schedule, round: int) -> float:
+    """From lr to min_lr over all rounds."""
+    share = min(round / max(schedule.rounds, 1), 1.0)
+    return schedule.min_lr + (schedule.lr - schedule.min_lr) * 0.5 * (1 + math.cos(math.pi * share))
+
+
+@SCHEDULES.add("step")
+def step(schedule: Schedule, round: int) -> float:
+    """lr * decay^(round // every), but at least min_lr."""
+    return max(schedule.lr * schedule.decay ** (round // schedule.every), schedule.min_lr)

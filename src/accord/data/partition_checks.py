@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from accord.config.schema import settings_of
-from accord.config.values import Misfit, fit, show
 from accord.data.federated import Dataset, Index, Pool
 from accord.errors import ConfigError, DataError, nearest
+from accord.settings import Misfit, fit, settings_of, show
 
 
 def check_settings(what: str, factory: Callable[..., object], settings: Mapping[str, object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,10 @@ import torch
 from torch import nn
 
 from accord.algorithms import ALGORITHMS
-from accord.core.algorithm import Algorithm, Sampler, Setup
+from accord.core.algorithm import Algorithm, Setup
 from accord.core.keys import Key
 from accord.core.model import Model
-from accord.core.optim import SGD, Adam, Optimizer, Schedule
+from accord.core.optim import OPTIMIZERS, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.tensors import finite
 from accord.data.datasets import load_dataset
@@ -25,7 +26,7 @@ from accord.executors import check_compiles
 from accord.executors.gpu.compiler import check_compiler
 from accord.executors.kernels import layers_for
 from accord.models import MODELS
-from accord.sampling import Cyclic, Uniform, Weighted
+from accord.sampling import SAMPLERS
 
 if TYPE_CHECKING:
     from accord.config import RunConfig
@@ -145,7 +146,7 @@ def build_setup(config: RunConfig, data: FederatedData, model: Model) -> Setup:
         optimizer=_optimizer(config),
         plan=Plan(local.epochs, local.steps, local.batch_size, policy),
         schedule=Schedule(local.lr, local.schedule, local.decay, local.decay_every, local.min_lr, config.rounds),
-        sampler=_sampler(config, members),
+        sampler=SAMPLERS[config.clients.sampler](config.clients.cohort(members)),
         num_clients=len(data) - len(data.unseen),
         num_classes=data.num_classes,
         rounds=config.rounds,
@@ -155,20 +156,8 @@ def build_setup(config: RunConfig, data: FederatedData, model: Model) -> Setup:
 
 
 def _optimizer(config: RunConfig) -> Optimizer:
-    local = config.local
-    if local.optimizer == "sgd":
-        return SGD(local.momentum, local.weight_decay, local.nesterov)
-    return Adam(local.betas, local.eps, local.weight_decay, decoupled=local.optimizer == "adamw")
-
-
-def _sampler(config: RunConfig, members: int) -> Sampler:
-    clients = config.clients
-    kinds: dict[str, type[Uniform] | type[Weighted] | type[Cyclic]] = {
-        "uniform": Uniform,
-        "weighted": Weighted,
-        "cyclic": Cyclic,
-    }
-    return kinds[clients.sampler](clients.cohort(members))
+    factory, local = OPTIMIZERS[config.local.optimizer], vars(config.local)
+    return factory(**{name: local[name] for name in inspect.signature(factory).parameters if name in local})
 
 
 def build_algorithm(config: RunConfig, setup: Setup) -> Algorithm:

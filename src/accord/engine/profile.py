@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from accord.config import RunConfig, complete
+from accord.config import RunConfig
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam
 from accord.data.federated import Dataset, FederatedData
@@ -160,7 +160,7 @@ def profile(
     watch = Stopwatch(choose_device(config.device))
     with tempfile.TemporaryDirectory(prefix="accord-profile-") as folder, watched(watch), suppress(_Enough):
         short = replace(
-            complete(config),
+            config,
             executor="sequential",
             compile=False,  # which is for clients side by side
             out=folder,

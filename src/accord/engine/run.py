@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from accord.config import RunConfig, complete, config_hash, load_config, to_toml
+from accord.config import RunConfig, config_hash, load_config, to_toml
 from accord.core.algorithm import Algorithm
 from accord.core.keys import Key
 from accord.core.types import Replies, State, World
@@ -67,7 +67,6 @@ def run(
     observers: Sequence[Observer] = (),
 ) -> Outcome:
     """Start a new run. `data` and `model` replace the configuration's own, for data and networks that have no name."""
-    config = complete(config)
     federation = _Federation(config, data, model)
     folder = new_folder(config)
     write_atomic(folder / "config.toml", to_toml(config))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accord.config import RunConfig, complete
+from accord.config import RunConfig
 from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
 from accord.core.types import Replies, World
@@ -52,7 +52,7 @@ class _Counting:
 
 def measure_traffic(config: RunConfig) -> list[Parcel]:
     """The parcels of a client's round under this configuration. Nothing is written, next to nothing is trained."""
-    config = complete(replace(config, local=replace(config.local, steps=1)))
+    config = replace(config, local=replace(config.local, steps=1))
     data = build_data(config)
     device = choose_device("cpu")
     model = build_model(config, data, None, device)

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
-from accord.config.overrides import parse_value
-from accord.config.schema import settings_of
-from accord.config.values import Misfit, Word, fit
 from accord.core.algorithm import Setup
 from accord.core.task import Part
 from accord.errors import ConfigError, nearest
@@ -20,7 +17,7 @@ from accord.parts.distill import fedntd
 from accord.parts.gradients import fedcm
 from accord.parts.losses import Proximal
 from accord.parts.mixing import mixup
-from accord.settings import NOT_NEGATIVE, Registry, Search
+from accord.settings import NOT_NEGATIVE, Misfit, Registry, Search, Word, fit, parse_value, settings_of
 
 PARTS: Registry[Callable[..., Part]] = Registry("part")
 

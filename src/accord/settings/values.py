@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from accord.errors import nearest
-from accord.settings import Range
+from accord.settings.bounds import Range
 
 NONE = "none"  # how a configuration file, which has no null, says None
 

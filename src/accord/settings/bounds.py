@@ -1,19 +1,13 @@
-"""Bounds and search ranges written beside a setting's default, and the registry of things chosen by name.
+"""Bounds and search ranges written beside a setting's default.
 
 A setting is a dataclass field or a factory's keyword argument with an annotation such as
 `mu: Annotated[float, AtLeast(0), Search(1e-3, 1, log=True), "weight of the proximal term"] = 0.01`.
-`accord.config` reads the annotations to check values and to explain them; nothing else looks at them.
+`accord.settings.schema` reads the annotations; whoever checks, explains or searches a setting asks there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-from accord.errors import ConfigError, nearest
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,35 +62,9 @@ class Search:
     choices: tuple[object, ...] = ()
 
 
-class Registry(Mapping[str, T], Generic[T]):
-    """Names to factories, in the order they were added; an unknown name is an error with the nearest match."""
+@dataclass(frozen=True)
+class Named:
+    """The value is a name out of the registry of this `kind`, or one of the words in `also`."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._entries: dict[str, T] = {}
-
-    def add(self, name: str) -> Callable[[T], T]:
-        """Decorator that registers a factory under `name`."""
-
-        def register(entry: T) -> T:
-            if name in self._entries:
-                raise ConfigError(f"the {self.kind} {name!r} is registered already; choose another name")
-            self._entries[name] = entry
-            return entry
-
-        return register
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self._entries:
-            allowed = ", ".join(self._entries)
-            raise ConfigError(f"unknown {self.kind} {name!r}.{nearest(name, self._entries)} Allowed: {allowed}.")
-        return self._entries[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+    kind: str
+    also: tuple[str, ...] = ()

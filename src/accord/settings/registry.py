@@ -1,0 +1,104 @@
+"""Things chosen by name. What is registered is checked whenever it is called, whoever calls it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+from accord.errors import ConfigError, nearest
+from accord.settings.schema import check, settings_of
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Names to entries, in the order they were added; an unknown name is an error with the nearest match.
+
+    `home` is a package whose modules register their entries when they are imported: all of them are, when the
+    registry is first looked into, so that a new entry is one new file.
+    """
+
+    def __init__(self, kind: str, home: str = "") -> None:
+        self.kind = kind
+        self._home = home
+        self._entries: dict[str, T] = {}
+        self._facts: dict[str, Mapping[str, Any]] = {}
+
+    def add(self, name: str, **facts: Any) -> Callable[[T], T]:
+        """Decorator that registers an entry under `name`, with `facts` others may ask for.
+
+        A function is given back with its settings checked at every call.
+        """
+
+        def register(entry: T) -> T:
+            if name in self._entries:
+                raise ConfigError(f"the {self.kind} {name!r} is registered already; choose another name")
+            if inspect.isfunction(entry):
+                entry = cast(T, checked(entry, f"{self.kind} {name}"))
+            self._entries[name] = entry
+            self._facts[name] = facts
+            return entry
+
+        return register
+
+    def facts(self, name: str) -> Mapping[str, Any]:
+        """What was said about an entry when it was registered."""
+        self[name]
+        return self._facts[name]
+
+    def __getitem__(self, name: str) -> T:
+        entries = self._all()
+        if name not in entries:
+            allowed = ", ".join(entries)
+            raise ConfigError(f"unknown {self.kind} {name!r}.{nearest(str(name), entries)} Allowed: {allowed}.")
+        return entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, T]:
+        if self._home:
+            home, self._home = self._home, ""
+            import_all(home)
+        return self._entries
+
+
+def import_all(package: str) -> None:
+    """Import every module of a package, in the order of their names."""
+    folder = importlib.import_module(package)
+    for module in pkgutil.iter_modules(folder.__path__, f"{package}."):
+        importlib.import_module(module.name)
+
+
+def checked(factory: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """The factory, holding its settings to their annotations at every call; `what` names it in messages."""
+
+    @functools.wraps(factory)
+    def call(*args: Any, **given: Any) -> Any:
+        settings = settings_of(factory)
+        try:
+            bound = inspect.signature(factory).bind_partial(*args)
+        except TypeError:
+            return factory(*args, **given)  # says itself what is wrong with them
+        by_place = {name: value for name, value in bound.arguments.items() if name in settings}
+        others = {name: value for name, value in given.items() if name not in settings and _takes(factory, name)}
+        fitting = check(what, settings, {**by_place, **{k: v for k, v in given.items() if k not in others}})
+        bound.arguments.update({name: fitting.pop(name) for name in by_place})
+        return factory(*bound.args, **others, **fitting)
+
+    return call
+
+
+def _takes(factory: Callable[..., Any], name: str) -> bool:
+    """Whether `name` is an argument that is no setting."""
+    return name in inspect.signature(factory).parameters
