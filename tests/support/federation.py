@@ -132,6 +132,7 @@ class TinyRun:
         seed: int = 1,
         with_test: bool = False,
         folder: Path | None = None,
+        tolerate: float = 0.0,
         **setup: Any,
     ) -> None:
         self.data = data or tiny_data(dtype=torch.get_default_dtype())
@@ -140,7 +141,8 @@ class TinyRun:
         self.algorithm: Algorithm = (
             ALGORITHMS[algorithm](self.setup, **(settings or {})) if isinstance(algorithm, str) else algorithm
         )
-        self.federation = Federation(self.algorithm, self.data, self.model, replace(CONFIG, seed=seed))
+        clients = replace(CONFIG.clients, tolerate=tolerate)
+        self.federation = Federation(self.algorithm, self.data, self.model, replace(CONFIG, seed=seed, clients=clients))
         self.key = self.federation.key
         self.executor: Executor = executor(self.federation.site(with_test=with_test), self.algorithm.tasks)
         where = folder or Path(tempfile.mkdtemp(prefix="accord-test-"))
