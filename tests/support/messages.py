@@ -55,8 +55,8 @@ def raw(tensor: torch.Tensor) -> torch.Tensor:
 # What may stand anywhere in JSON and nearly never should. A text in brackets is put in as it is.
 ODD = [
     None, True, False, -1, 0, 1, 3, 2**31, 2**63, 2**64, 10**19, 1.5, -0.0, "", "x", "/", "a/b", "F32", "../../x",
-    "\x00", [], [0], [-1], [1, 2, 3], {}, {"a": 1}, [[]], "<NaN>", "<Infinity>", "<1e999>", "<\"\\ud800\">", f"<{'9' * 5000}>",
-    f"<{'[' * 50 + ']' * 50}>", '<{"a":1,"a":1}>',
+    "\x00", [], [0], [-1], [1, 2, 3], {}, {"a": 1}, [[]], "<NaN>", "<Infinity>", "<1e999>", "<\"\\ud800\">",
+    f"<{'9' * 5000}>", f"<{'[' * 50 + ']' * 50}>", '<{"a":1,"a":1}>',
 ]  # fmt: skip
 
 

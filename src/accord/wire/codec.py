@@ -130,7 +130,7 @@ def _metadata(trees: Iterable[str], header: Mapping[str, str]) -> dict[str, str]
     }
 
 
-def _bytes_of(name: str, tensor: Tensor) -> Bytes:
+def _bytes_of(name: str, tensor: Tensor) -> memoryview:
     """Its values, without a copy where they lie in order on this machine's side."""
     try:
         plain = tensor.detach().cpu().resolve_neg().contiguous().reshape(-1)
@@ -139,7 +139,7 @@ def _bytes_of(name: str, tensor: Tensor) -> Bytes:
         raise DataError(f"{shown(name)} has no values that could travel: {error}") from error
     raw = numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).view(np.uint8)
     _check_truths(name, tensor.dtype, raw)
-    return raw
+    return raw.data
 
 
 def _tensor(name: str, slot: _Slot, values: memoryview) -> Tensor:
@@ -158,7 +158,7 @@ def _check_truths(name: str, dtype: torch.dtype, raw: Bytes) -> None:
         raise DataError(f"{shown(name)} should hold true and false, and holds the byte {int(raw.max())}")
 
 
-def _checksum(pieces: Iterable[bytes | memoryview | Bytes]) -> bytes:
+def _checksum(pieces: Iterable[bytes | memoryview]) -> bytes:
     total = 0
     for piece in pieces:
         total = zlib.crc32(piece, total)
