@@ -102,6 +102,17 @@ def test_a_checkpoint_whose_client_is_gone_is_not_counted(tmp_path: Path) -> Non
     assert {"round-000004", "round-000006"} <= set(run.names())
 
 
+def test_a_healthy_run_does_not_read_its_states_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path)
+
+    def read(path: Path) -> str:
+        raise AssertionError(f"{path} was read")
+
+    monkeypatch.setattr("accord.engine.checkpoint.sha256_here", read)
+    run.save(1, 2, 3, 4)
+    assert run.names() == ["round-000003", "round-000004"]
+
+
 @pytest.mark.parametrize("name", ["round-backup", "round-", "round-12a", "round-000002 (copy)", "round-٣", "round--5"])
 def test_other_folders_are_neither_counted_nor_touched(tmp_path: Path, name: str) -> None:
     run = Run(tmp_path)

@@ -88,6 +88,7 @@ def test_imaginary_parts_with_a_pending_sign_keep_it() -> None:
     pending = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
     assert pending.is_neg()
     assert decode(encode({"a": {"x": pending}}))["a"]["x"].tolist() == [-2.0, 4.0]
+    assert decode(encode({"a": {"x": torch._neg_view(torch.tensor([3.0]))}}))["a"]["x"].tolist() == [-3.0]
 
 
 @pytest.mark.parametrize(

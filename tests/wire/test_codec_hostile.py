@@ -133,6 +133,8 @@ def entry(dtype: object, shape: object, offsets: object) -> dict[str, object]:
         (changed(control_w=entry("F32", [1] * 33 + [6], [8, 32])), "34 dimensions"),
         (changed(other_w=entry("F32", [0], [39, 39])), "'other' is not among those"),
         (changed(control_more=entry("F32", [1], [39, 43])), "take|begin"),
+        (changed(control_=entry("F32", [0], [39, 39])), "'control/' is not the name of a tensor"),
+        (changed(control_w={**entry("F32", [2, 3], [8, 32]), "more": 1}), "is not described by"),
         (sealed(HEADER, VALUES + b"\x00"), "its tensors take 39 bytes, and it holds 40"),
         (sealed(HEADER, VALUES[:-4] + b"\x02" + VALUES[-3:]), None),
         (sealed(HEADER, VALUES[:-1] + b"\x02"), "true and false"),
