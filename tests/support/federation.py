@@ -86,13 +86,14 @@ class Everyone:
 
 
 class Given:
-    """A fixed cohort per round."""
+    """A fixed cohort per round; where all data is pooled, the one client there is."""
 
     def __init__(self, *cohorts: Sequence[int]) -> None:
         self.cohorts = cohorts
 
     def __call__(self, state: State, world: World) -> list[int]:
-        return sorted(self.cohorts[world.round % len(self.cohorts)])
+        everyone = [int(k) for k in world.clients]
+        return everyone if len(everyone) == 1 else sorted(self.cohorts[world.round % len(self.cohorts)])
 
 
 def tiny_setup(
