@@ -25,7 +25,7 @@ import torch
 from safetensors.numpy import load_file
 
 import accord
-from accord.algorithms import ALGORITHMS
+from accord.core.methods import ALGORITHMS
 
 HOME = Path(__file__).with_name("fingerprints.json")
 EXECUTORS = ("sequential", "processes", "batched")

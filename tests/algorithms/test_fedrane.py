@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedrane import fedrane
+from accord.algorithms.fedrane.relations import Relations
 from accord.core.model import Model
 from accord.core.plan import Plan
 from accord.core.tensors import flatten
@@ -21,8 +22,7 @@ from accord.data.federated import FederatedData
 from accord.engine.processes import Processes
 from accord.errors import ConfigError, DivergedError
 from accord.models import adapt
-from accord.parts.orthonormal import orthonormal_rows
-from accord.parts.relations import Relations
+from accord.parts.heads import orthonormal_rows
 from support.federation import Given, TinyRun, as_module, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.fedrane import (
     augment_reference,

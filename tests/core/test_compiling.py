@@ -13,7 +13,7 @@ from accord.core.model import Model
 from accord.engine.build import build_model
 from accord.errors import ConfigError
 from accord.models import MODELS
-from accord.parts.orthonormal import orthonormal_head
+from accord.parts.heads import orthonormal_head
 from support.federation import tiny_data, tiny_model
 
 

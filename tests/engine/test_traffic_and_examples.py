@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.algorithms import ALGORITHMS
 from accord.config import load_config
+from accord.core.methods import ALGORITHMS
 from accord.engine.traffic import measure_traffic
 from accord.errors import ConfigError
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from accord.algorithms import ALGORITHMS
 from accord.core.algorithm import Algorithm, Setup
 from accord.core.keys import Key
+from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
 from accord.core.optim import SGD, Optimizer, Schedule
 from accord.core.plan import Plan
@@ -27,6 +27,7 @@ from accord.engine.exchange import LocalExchange
 from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
 from accord.models import MODELS
+from accord.sampling import Everyone
 
 SIZES = (6, 9, 12, 15)
 CLASSES = 3
@@ -67,18 +68,14 @@ def tiny_model(
         return Model(MODELS[name](shape, classes, **settings), device, **(form or {}))
 
 
-class Everyone:
-    """All clients in every round."""
-
-    def __call__(self, state: State, world: World) -> list[int]:
-        return sorted(int(i) for i in world.clients)
-
-
 class Given:
     """A fixed cohort per round."""
 
     def __init__(self, *cohorts: Sequence[int]) -> None:
         self.cohorts = cohorts
+
+    def size(self, clients: int) -> int:
+        return max(len(cohort) for cohort in self.cohorts)
 
     def __call__(self, state: State, world: World) -> list[int]:
         return sorted(self.cohorts[world.round % len(self.cohorts)])

@@ -28,6 +28,7 @@ from accord.config import RunConfig, to_toml
 from accord.config.toml import literal
 from accord.config.tree import LocalConfig
 from accord.core.keys import Key
+from accord.core.methods import is_personal
 from accord.engine.files import write_atomic
 from accord.errors import ConfigError, DivergedError, RunError
 from accord.report.runs import read_metrics, read_summary
@@ -176,14 +177,6 @@ def draw(setting: Setting, rng: np.random.Generator) -> object:
     else:
         number = rng.uniform(search.low, search.high)
     return round(number) if setting.type is int else float(f"{number:.3g}")
-
-
-def is_personal(algorithm: str) -> bool:
-    """Whether an algorithm is about the clients' own models."""
-    from accord.algorithms import PERSONAL
-    from accord.algorithms.local import local
-
-    return algorithm in [factory.__name__ for factory in (*PERSONAL, local)]
 
 
 def carry_out_trial(trial: Trial, work: Callable[[], object]) -> None:

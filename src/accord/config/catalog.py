@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from accord.settings import Factory
 
 WHERE = {
-    "algorithm": ("accord.algorithms", "ALGORITHMS"),
+    "algorithm": ("accord.core.methods", "ALGORITHMS"),
     "dataset": ("accord.data.datasets", "DATASETS"),
     "partition": ("accord.data.partition", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from accord.algorithms import ALGORITHMS
 from accord.core.algorithm import Algorithm, Setup
 from accord.core.compiling import check_compiler
 from accord.core.keys import Key
+from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
 from accord.core.optim import OPTIMIZERS, Optimizer, Schedule
 from accord.core.plan import Plan

@@ -236,18 +236,24 @@ class _Federation:
             return {}
         record: Record = {}
         size, device = settings.batch_size, self.device
-        predictor = self.algorithm.predictor(new)
+        predictor, together = self.algorithm.predictor(new), self.algorithm.judges_together
         if predictor is not None:
-            record |= judge.evaluate_global(predictor, self.judged, size, device)
+            record |= judge.evaluate_global(predictor, self.judged, size, device, together=together)
+            others = self.algorithm.readings(new)
+            if others:
+                record["readings"] = {
+                    name: judge.evaluate_global(other, self.judged, size, device, together=together)
+                    for name, other in others.items()
+                }
             if settings.clients and len(self.data.test.order):
-                own = judge.client_accuracies(predictor, self.judged, "test", size, device)
+                own = judge.client_accuracies(predictor, self.judged, "test", size, device, together=together)
                 record["clients"] = judge.client_record(own, self.data.test.sizes)
             if len(self.data.validation.order):
-                held = judge.client_accuracies(predictor, self.judged, "validation", size, device)
+                held = judge.client_accuracies(predictor, self.judged, "validation", size, device, together=together)
                 sizes = self.data.validation.sizes
                 record["validation_accuracy"] = float(np.nansum(held * sizes) / sizes.sum())
             if settings.map:
-                record["map"] = judge.retrieval(predictor, self.judged, size, device)
+                record["map"] = judge.retrieval(predictor, self.judged, size, device, together=together)
         if settings.drift and replies.has("model") and next(replies.each("model")):
             record["drift"] = measure_drift(old["model"], new["model"], replies)
         if settings.local_on_global and (replies.has("model") or replies.has("personal")):
