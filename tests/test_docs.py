@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def test_the_tables_of_methods_are_those_of_the_code() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "method_table.py"), "--check"]
-    looked = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    looked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert looked.returncode == 0, looked.stdout + looked.stderr
 
 
