@@ -52,5 +52,4 @@ def fednova(setup: fl.Setup) -> fl.Method:
         raise fl.ConfigError(
             "algorithm fednova needs local.optimizer = 'sgd': it counts how often a gradient was applied"
         )
-    rules = {"model": Normalised(optimizer), "buffers": fl.Mean()}
-    return setup.method(setup.local(fl.CrossEntropy()), rules)
+    return setup.method(setup.local(fl.CrossEntropy()), {"model": Normalised(optimizer), "buffers": fl.Mean()})

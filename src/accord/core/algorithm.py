@@ -259,10 +259,10 @@ class Setup:
     free_last_batch: bool = True  # the user left the last-batch policy to us
 
     @overload
-    def local(self, *parts: Part, **fields: Any) -> LocalTraining: ...
+    def local(self, *parts: Part, kind: type[L], **fields: Any) -> L: ...
 
     @overload
-    def local(self, *parts: Part, kind: type[L], **fields: Any) -> L: ...
+    def local(self, *parts: Part, **fields: Any) -> LocalTraining: ...
 
     def local(self, *parts: Part, kind: Any = LocalTraining, **fields: Any) -> Any:
         """A training task of these parts with the shared local settings; `fields` are its others.
@@ -275,12 +275,12 @@ class Setup:
         return kind(self.model, check_parts(parts), **{**shared, **fields})
 
     @overload
-    def method(self, local: LocalTraining, aggregate: Mapping[str, Aggregator], **fields: Any) -> Method: ...
-
-    @overload
     def method(
         self, local: LocalTraining, aggregate: Mapping[str, Aggregator], *, kind: type[M], **fields: Any
     ) -> M: ...
+
+    @overload
+    def method(self, local: LocalTraining, aggregate: Mapping[str, Aggregator], **fields: Any) -> Method: ...
 
     def method(
         self, local: LocalTraining, aggregate: Mapping[str, Aggregator], *, kind: Any = Method, **fields: Any

@@ -15,4 +15,5 @@ Weight = Annotated[Weighting, "average by samples, or every client alike"]
 def averaging(setup: Setup, *parts: Part, weight: Weighting = "examples", **fields: Any) -> Method:
     """Cross-entropy and further parts, the clients' models averaged; `fields` are the method's others."""
     rules: dict[str, Aggregator] = {"model": Mean(weight), "buffers": Mean(weight)}
-    return setup.method(setup.local(CrossEntropy(), *parts), rules, **fields)
+    method: Method = setup.method(setup.local(CrossEntropy(), *parts), rules, **fields)
+    return method
