@@ -213,7 +213,8 @@ def test_damaged_records_are_the_same_or_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../x.safetensors", "/etc/passwd", "0-1.0.safetensors/", "0-1.0.safetensors\n", "1-1.0.safetensors", "x", ""]
+    "name",
+    ["../../x.safetensors", "/etc/passwd", "0-1.0.safetensors/", "0-1.0.safetensors\n", "1-1.0.safetensors", "x", ""],
 )
 def test_no_client_file_lies_outside_of_its_folder(tmp_path: Path, name: str) -> None:
     run = Run(tmp_path)
