@@ -15,15 +15,25 @@ if TYPE_CHECKING:
     from accord.config import RunConfig, from_dict, load_config
     from accord.core.methods import ALGORITHMS
     from accord.data import federate, from_arrays, from_huggingface, from_torch, load_dataset
+    from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume, run
     from accord.models import adapt
+    from accord.observe import Observer
+    from accord.study.comparison import compare
+    from accord.study.results import ComparisonResult, TuningResult
+    from accord.study.tuning import tune
 
 __all__ = [
     "ALGORITHMS",
+    "ComparisonResult",
+    "Federation",
+    "Observer",
     "Outcome",
     "RunConfig",
+    "TuningResult",
     "__version__",
     "adapt",
+    "compare",
     "federate",
     "from_arrays",
     "from_dict",
@@ -33,6 +43,7 @@ __all__ = [
     "load_dataset",
     "resume",
     "run",
+    "tune",
 ]
 
 # Imported on first use: `accord --help` and a worker of one part of the package need not load all of it.
@@ -40,8 +51,13 @@ _HOMES = {
     "accord.core.methods": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_torch", "load_dataset"),
+    "accord.engine.federation": ("Federation",),
     "accord.engine.run": ("Outcome", "resume", "run"),
     "accord.models": ("adapt",),
+    "accord.observe": ("Observer",),
+    "accord.study.comparison": ("compare",),
+    "accord.study.results": ("ComparisonResult", "TuningResult"),
+    "accord.study.tuning": ("tune",),
 }
 
 

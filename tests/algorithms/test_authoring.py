@@ -22,7 +22,7 @@ import accord.authoring as fl
 from accord.config.catalog import card
 from accord.core.methods import ALGORITHMS, FAMILIES, is_personal
 from accord.core.plan import Plan
-from accord.engine.batched import Batched
+from accord.executors.gpu.batched import Batched
 from accord.settings import Setting, settings_of
 from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
 

@@ -20,8 +20,8 @@ from accord.algorithms.mixup import mixup
 from accord.config import load_config
 from accord.core.optim import Adam
 from accord.core.task import Part
-from accord.engine.processes import Processes
 from accord.errors import ConfigError
+from accord.executors.processes import Processes
 from accord.parts.composition import build_parts, check_together, listed_parts
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 

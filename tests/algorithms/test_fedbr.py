@@ -20,7 +20,7 @@ from accord.core.model import Model
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
 from accord.core.types import Batch, ClientData, Job
-from accord.engine.processes import Processes
+from accord.executors.processes import Processes
 from accord.models import adapt
 from accord.parts.losses import contrast
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup

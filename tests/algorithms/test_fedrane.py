@@ -20,8 +20,8 @@ from accord.core.plan import Plan
 from accord.core.tensors import flatten
 from accord.data.federated import FederatedData, Groups, Pool
 from accord.engine.evaluate import evaluate_global
-from accord.engine.processes import Processes
 from accord.errors import ConfigError, DivergedError
+from accord.executors.processes import Processes
 from accord.models import adapt
 from accord.parts.heads import orthonormal_rows
 from support.federation import Given, TinyRun, as_module, equal_trees, tiny_data, tiny_model, tiny_setup

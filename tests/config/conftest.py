@@ -1,4 +1,4 @@
-"""Small registries in place of the real ones, so that these tests are about the reader alone."""
+"""Small registries in place of the large ones, so that these tests are about the reader alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 
+import accord.executors
 import accord.sampling  # noqa: F401 - real, before some of what it needs is replaced
 from accord.config.catalog import WHERE
 from accord.settings import NOT_NEGATIVE, AtLeast, Range, Registry, Search

@@ -43,9 +43,8 @@ from torch.nn import functional
 import accord.authoring as fl
 from accord.aggregate import EMA
 from accord.core.algorithm import Aggregator, Predictor
-from accord.core.model import Out
+from accord.core.model import Out, Shape
 from accord.core.types import Result
-from accord.models.network import Shape
 from accord.parts.lookup import gathered, in_chunks
 
 Operator = Literal["conv", "multi", "single"]

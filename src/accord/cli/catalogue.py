@@ -19,23 +19,24 @@ from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, Partiti
 from accord.errors import ConfigError, nearest
 from accord.settings import REQUIRED, Factory, Setting, plain
 
+KINDS = {kind + "s": kind for kind in catalog.WHERE}
+# Sections that hold the settings of what they name; other kinds have none.
 SECTIONS = {
-    section.kind + "s": section
-    for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
+    section.kind: section for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
 }
 
 
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help="algorithms, datasets, partitions, transforms or models."),
+        typer.Argument(metavar="KIND", help=", ".join(KINDS) + "."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """What there is to choose from, and its settings."""
-    if kind is not None and kind not in SECTIONS:
-        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, SECTIONS)} Allowed: {', '.join(SECTIONS)}.")
-    kinds = [kind] if kind is not None else list(SECTIONS)
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
+    kinds = [kind] if kind is not None else list(KINDS)
     if as_json:
         found = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
         typer.echo(json.dumps(found if kind is None else found[kind], indent=2))
@@ -47,7 +48,7 @@ def list_(
             table.add_column(column)
         for name, factory in _registry(each).items():
             lines = [describe_setting(s) for s in _settings(each, factory).values()]
-            table.add_row(Text(name), Text(catalog.summary(_kind(each), factory)), Text("\n".join(lines)))
+            table.add_row(Text(name), Text(catalog.summary(KINDS[each], factory)), Text("\n".join(lines)))
         console.print(table)
 
 
@@ -58,12 +59,12 @@ def explain(
     data_dir: DataDir = None,
 ) -> None:
     """The card of an algorithm: paper, equations, settings, and what leaves a client for the chosen model."""
-    for kind in SECTIONS:
+    for kind in KINDS:
         registry = _registry(kind)
         if name in registry:
-            typer.echo(catalog.card(_kind(kind), registry[name]))
+            typer.echo(catalog.card(KINDS[kind], registry[name]))
             lines = [describe_setting(s) for s in _settings(kind, registry[name]).values()]
-            section = "data" if kind == "datasets" else _kind(kind)
+            section = "data" if kind == "datasets" else KINDS[kind]
             typer.echo("\nSettings:" if lines else "\nIt has no settings of its own.")
             for line in lines:
                 typer.echo(f"  {section}.{line}")
@@ -78,6 +79,9 @@ def _print_traffic(config: RunConfig) -> None:
     from accord.engine.traffic import measure_traffic
 
     parcels = measure_traffic(config)
+    if not parcels:
+        typer.echo("\nNo client sends or receives anything: all data is gathered in one place before training.")
+        return
     words = f"model {config.model.name}, data {config.data.name}, {config.partition.clients} clients"
     table = Table(title=f"What one client sends and receives ({words})", title_justify="left")
     for column in ("when", "task", "direction", "tree", "bytes"):
@@ -92,7 +96,7 @@ def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:
     """One name with its settings, as plain values."""
     return {
         "name": name,
-        "summary": catalog.summary(_kind(kind), factory),
+        "summary": catalog.summary(KINDS[kind], factory),
         "settings": [
             {
                 "name": s.name,
@@ -114,13 +118,10 @@ def describe_setting(setting: Setting) -> str:
     return f"{setting.name}{default}: {setting.doc} ({setting.allowed}{needed})"
 
 
-def _kind(kinds: str) -> str:
-    return SECTIONS[kinds].kind
-
-
 def _registry(kinds: str) -> dict[str, Factory]:
-    return dict(catalog.registry(_kind(kinds)))
+    return dict(catalog.registry(KINDS[kinds]))
 
 
 def _settings(kinds: str, factory: Factory) -> dict[str, Setting]:
-    return own_settings(SECTIONS[kinds], factory)
+    section = SECTIONS.get(KINDS[kinds])
+    return {} if section is None else own_settings(section, factory)

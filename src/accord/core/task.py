@@ -60,7 +60,7 @@ class Task(Protocol):
 class Part:
     """One idea, client and server half together. Override what is needed; the fields are its configuration."""
 
-    stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced at once (see core/compiling.py)
+    stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced as one (executors/gpu/compiler.py)
     conflicts: ClassVar[frozenset[str]] = frozenset()  # what it replaces, in words: two parts cannot replace the same
 
     @property

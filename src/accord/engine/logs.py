@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 
 from accord._version import __version__
 from accord.config import RunConfig
+from accord.engine.files import no_links, refuse_links
 from accord.errors import ConfigError, RunError
 
 Record = dict[str, Any]
@@ -33,10 +35,10 @@ def versions() -> dict[str, str]:
     }
 
 
-def new_folder(config: RunConfig) -> Path:
+def new_folder(config: RunConfig, data_name: str) -> Path:
     """`out/name`, or a name made from algorithm, data and seed with a number when it is taken."""
     out = Path(config.out)
-    base = config.name or f"{config.algorithm.name}-{config.data.name}-s{config.seed}"
+    base = config.name or f"{config.algorithm.name}-{plain_name(data_name)}-s{config.seed}"
     candidates = [out / base] if config.name else [out / base, *(out / f"{base}-{n}" for n in range(2, 10000))]
     for folder in candidates:
         try:
@@ -54,6 +56,11 @@ def new_folder(config: RunConfig) -> Path:
     )
 
 
+def plain_name(name: str) -> str:
+    """A data set's name as a part of a folder's name."""
+    return re.sub(r"[^\w.+=,@-]+", "_", name)[:80] or "data"
+
+
 class RunLogs:
     """The logs of rounds 1..`rounds` are kept; later or torn lines are those of a stopped run, and are redone."""
 
@@ -61,12 +68,16 @@ class RunLogs:
 
     def __init__(self, folder: Path, rounds: int) -> None:
         self.folder = folder
+        refuse_links(*(self._path(name) for name in self.NAMES))
         for name in self.NAMES:
             path = self._path(name)
             if path.exists():
                 self._truncate(path, rounds)
         try:
-            self._files = {name: self._path(name).open("a", encoding="utf-8") for name in self.NAMES}
+            self._files = {
+                name: open(self._path(name), "a", encoding="utf-8", opener=no_links)  # noqa: SIM115  # see `close`
+                for name in self.NAMES
+            }
         except OSError as error:
             raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error
 
@@ -82,7 +93,7 @@ class RunLogs:
 
     def note(self, text: str) -> None:
         """A remark for whoever looks into the folder later."""
-        with (self.folder / "notes.txt").open("a", encoding="utf-8") as file:
+        with open(self.folder / "notes.txt", "a", encoding="utf-8", opener=no_links) as file:
             file.write(text + "\n")
 
     def read(self, name: str) -> list[Record]:
@@ -100,7 +111,7 @@ class RunLogs:
     @staticmethod
     def _truncate(path: Path, rounds: int) -> None:
         kept = 0
-        with path.open("rb") as file:
+        with open(path, "rb", opener=no_links) as file:
             for line in file:
                 try:
                     if not line.endswith(b"\n") or json.loads(line)["round"] > rounds:
@@ -108,5 +119,5 @@ class RunLogs:
                 except (ValueError, KeyError, TypeError):
                     break
                 kept += len(line)
-        with path.open("r+b") as file:
+        with open(path, "r+b", opener=no_links) as file:
             file.truncate(kept)

@@ -28,7 +28,7 @@ def summarise(config: RunConfig, metrics: Sequence[Record], timings: Sequence[Re
     last = clients[-1] if clients else {}
     summary: Record = {
         "algorithm": config.algorithm.name,
-        "dataset": config.data.name,
+        "dataset": data.name,
         "seed": config.seed,
         "rounds": config.rounds,
         "split": config.evaluate.split,

@@ -13,8 +13,8 @@ from accord.core.task import LocalTraining
 from accord.core.types import Carry, Job, State
 from accord.data.federated import FederatedData
 from accord.engine.client import Request, Site, Work, run_client
-from accord.engine.sequential import one_thread
 from accord.errors import ConfigError
+from accord.executors.sequential import one_thread
 
 
 def check_unseen(algorithm: Algorithm, data: FederatedData) -> None:
