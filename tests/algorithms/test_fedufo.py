@@ -220,9 +220,9 @@ def normed() -> Model:
 @pytest.mark.skipif(not can_fork(), reason="needs fork")
 @pytest.mark.parametrize("chosen", [{}, {"disc_home": "client", "start": "prior", "disc_train": "batch"}])
 def test_processes_are_bitwise_equal(chosen: dict[str, Any]) -> None:
-    model = normed()
-    ours = tiny(model=model, stage_one_rounds=1, sampler=Uniform(3), **chosen)
-    other = tiny(model=model, stage_one_rounds=1, sampler=Uniform(3), executor=partial(Processes, workers=2), **chosen)
+    plan = Plan(epochs=2, batch_size=4, last_batch="fill")  # batch norm cannot train on a single sample
+    options = {"model": normed(), "plan": plan, "stage_one_rounds": 1, "sampler": Uniform(3), **chosen}
+    ours, other = tiny(**options), tiny(executor=partial(Processes, workers=2), **options)
     try:
         assert equal_trees(ours.rounds(3).state, other.rounds(3).state)
         assert all(equal_trees(ours.store.get(k) or {}, other.store.get(k) or {}) for k in range(4))
