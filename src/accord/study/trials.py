@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from accord.config import RunConfig, to_toml
 from accord.config.toml import literal
+from accord.core.methods import is_personal
 from accord.engine.files import write_atomic
 from accord.errors import AccordError, ConfigError, DivergedError
 from accord.study.entry import Entry
@@ -77,14 +78,6 @@ def plan_trials(comparison: Comparison) -> list[Trial]:
         trials += own
     comparison.check_folders(trials)
     return trials
-
-
-def is_personal(algorithm: str) -> bool:
-    """Whether an algorithm is about the clients' own models."""
-    from accord.algorithms import PERSONAL
-    from accord.algorithms.local import local
-
-    return algorithm in [factory.__name__ for factory in (*PERSONAL, local)]
 
 
 def _new(comparison: Comparison, algorithm: str, number: int, before: Sequence[Trial]) -> Trial | None:
