@@ -74,7 +74,7 @@ def batched_on_a_cpu() -> Iterator[None]:
     def executor(self: Any, done: Any) -> Any:
         if self.config.executor != "batched":
             return usual(self, done)
-        site = Site(self.train_data, self.key, self.device, self.config.evaluate.personal)
+        site = Site(self.train_data, self.key, self.device, self.evaluator.at_clients)
         return Batched(site, self.algorithm.tasks, done)
 
     run._Federation.executor = executor  # type: ignore[method-assign]

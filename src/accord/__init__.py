@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from accord.config import RunConfig, from_dict, load_config
     from accord.data import federate, from_arrays, from_huggingface, from_torch, load_dataset
     from accord.engine.run import Outcome, resume, run
+    from accord.measures import Metric, metric
     from accord.models import adapt
 
 __all__ = [
     "ALGORITHMS",
+    "Metric",
     "Outcome",
     "RunConfig",
     "__version__",
@@ -31,6 +33,7 @@ __all__ = [
     "from_torch",
     "load_config",
     "load_dataset",
+    "metric",
     "resume",
     "run",
 ]
@@ -41,6 +44,7 @@ _HOMES = {
     "accord.config": ("RunConfig", "from_dict", "load_config"),
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_torch", "load_dataset"),
     "accord.engine.run": ("Outcome", "resume", "run"),
+    "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -13,41 +14,73 @@ from rich.text import Text
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
 from accord.config import RunConfig, catalog, load_config
-from accord.config.sections import own_settings
+from accord.config.sections import Chosen, Gathered, own_settings
 from accord.config.toml import literal
-from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
 from accord.errors import ConfigError, nearest
-from accord.settings import REQUIRED, Factory, Setting, plain
+from accord.settings import REQUIRED, Setting, is_section, plain, settings_of
 
-SECTIONS = {
-    section.kind + "s": section
-    for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
+
+@dataclass(frozen=True)
+class Kind:
+    """A registry, and the section of the configuration whose keys its entries' settings are."""
+
+    name: str
+    prefix: str  # of the keys
+    section: type
+
+    @property
+    def entries(self) -> Mapping[str, Any]:
+        """By name."""
+        return catalog.registry(self.name)
+
+    def settings(self, entry: Any) -> dict[str, Setting]:
+        """An entry's own: its factory's, or the one it declares; one that is named by a key has none."""
+        if issubclass(self.section, Chosen):
+            return own_settings(self.section, entry)
+        setting: Setting | None = getattr(entry, "setting", None)
+        return {} if setting is None else {setting.name: setting}
+
+
+def _kinds(section: type, prefix: str = "") -> Iterator[Kind]:
+    """Whatever can be chosen or switched by name somewhere in the configuration."""
+    if issubclass(section, (Chosen, Gathered)):
+        yield Kind(section.kind, prefix, section)
+    for name, setting in settings_of(section).items():
+        if is_section(setting.type):
+            yield from _kinds(setting.type, f"{name}.")
+        elif setting.named is not None:
+            yield Kind(setting.named.kind, prefix, section)
+
+
+FIRST = ("algorithm", "dataset", "partition", "transform", "model")  # what readers look for most
+KINDS = {
+    kind.name + "s": kind for kind in sorted(_kinds(RunConfig), key=lambda kind: (*FIRST, kind.name).index(kind.name))
 }
 
 
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help="algorithms, datasets, partitions, transforms or models."),
+        typer.Argument(metavar="KIND", help=", ".join(KINDS) + "."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """What there is to choose from, and its settings."""
-    if kind is not None and kind not in SECTIONS:
-        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, SECTIONS)} Allowed: {', '.join(SECTIONS)}.")
-    kinds = [kind] if kind is not None else list(SECTIONS)
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
+    kinds = {kind: KINDS[kind]} if kind is not None else KINDS
     if as_json:
-        found = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
+        found = {title: [described(each, name) for name in each.entries] for title, each in kinds.items()}
         typer.echo(json.dumps(found if kind is None else found[kind], indent=2))
         return
     console = Console()
-    for each in kinds:
-        table = Table(title=each, show_lines=True, title_justify="left")
+    for title, each in kinds.items():
+        table = Table(title=title, show_lines=True, title_justify="left")
         for column in ("name", "what it is", "settings"):
             table.add_column(column)
-        for name, factory in _registry(each).items():
-            lines = [describe_setting(s) for s in _settings(each, factory).values()]
-            table.add_row(Text(name), Text(catalog.summary(_kind(each), factory)), Text("\n".join(lines)))
+        for name, entry in each.entries.items():
+            lines = [describe_setting(s) for s in each.settings(entry).values()]
+            table.add_row(Text(name), Text(catalog.summary(each.name, entry)), Text("\n".join(lines)))
         console.print(table)
 
 
@@ -58,19 +91,17 @@ def explain(
     data_dir: DataDir = None,
 ) -> None:
     """The card of an algorithm: paper, equations, settings, and what leaves a client for the chosen model."""
-    for kind in SECTIONS:
-        registry = _registry(kind)
-        if name in registry:
-            typer.echo(catalog.card(_kind(kind), registry[name]))
-            lines = [describe_setting(s) for s in _settings(kind, registry[name]).values()]
-            section = "data" if kind == "datasets" else _kind(kind)
+    for kind in KINDS.values():
+        if name in kind.entries:
+            typer.echo(catalog.card(kind.name, kind.entries[name]))
+            lines = [describe_setting(s) for s in kind.settings(kind.entries[name]).values()]
             typer.echo("\nSettings:" if lines else "\nIt has no settings of its own.")
             for line in lines:
-                typer.echo(f"  {section}.{line}")
-            if kind == "algorithms":
+                typer.echo(f"  {kind.prefix}{line}")
+            if kind.name == "algorithm":
                 _print_traffic(load_config(config, changes(sets, data_dir=data_dir, algorithm=name)))
             return
-    known = [*_registry("algorithms")]
+    known = list(KINDS["algorithms"].entries)
     raise ConfigError(f"nothing is called {name!r}.{nearest(name, known)} Algorithms: {', '.join(known)}.")
 
 
@@ -88,11 +119,11 @@ def _print_traffic(config: RunConfig) -> None:
     Console().print(table)
 
 
-def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:
+def described(kind: Kind, name: str) -> dict[str, Any]:
     """One name with its settings, as plain values."""
     return {
         "name": name,
-        "summary": catalog.summary(_kind(kind), factory),
+        "summary": catalog.summary(kind.name, kind.entries[name]),
         "settings": [
             {
                 "name": s.name,
@@ -102,7 +133,7 @@ def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:
                 "doc": s.doc,
                 "search": None if s.search is None else asdict(s.search),
             }
-            for s in _settings(kind, factory).values()
+            for s in kind.settings(kind.entries[name]).values()
         ],
     }
 
@@ -112,15 +143,3 @@ def describe_setting(setting: Setting) -> str:
     default = "" if setting.default is REQUIRED else f" = {literal(setting.default)}"
     needed = ", required" if setting.default is REQUIRED else ""
     return f"{setting.name}{default}: {setting.doc} ({setting.allowed}{needed})"
-
-
-def _kind(kinds: str) -> str:
-    return SECTIONS[kinds].kind
-
-
-def _registry(kinds: str) -> dict[str, Factory]:
-    return dict(catalog.registry(_kind(kinds)))
-
-
-def _settings(kinds: str, factory: Factory) -> dict[str, Setting]:
-    return own_settings(SECTIONS[kinds], factory)

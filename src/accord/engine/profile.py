@@ -20,10 +20,11 @@ from accord.data.federated import Dataset, FederatedData
 from accord.engine.build import choose_device
 from accord.engine.checkpoint import Checkpoints
 from accord.engine.client import Site
-from accord.engine.run import _Federation, run
+from accord.engine.run import run
 from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
 from accord.errors import ConfigError
+from accord.measures import Evaluator
 from accord.observe import Observer
 
 # What the clients do, and what the server does around it.
@@ -46,7 +47,7 @@ POINTS: tuple[tuple[Any, str, str], ...] = (
     (torch.autograd, "grad", "backward"),
     *((optimizer, "update", "update") for optimizer in (SGD, Adam)),
     (Sequential, "run", "other"),
-    (_Federation, "_evaluation", "evaluate"),
+    (Evaluator, "round", "evaluate"),
     *((owner, "save", "checkpoint") for owner in (Checkpoints, ClientStore)),
 )
 

@@ -15,9 +15,9 @@ from torch import nn
 from accord.config import RunConfig, config_hash, load_config, to_toml
 from accord.core.algorithm import Algorithm
 from accord.core.keys import Key
+from accord.core.tensors import Trees
 from accord.core.types import Replies, State, World
 from accord.data.federated import Dataset, FederatedData
-from accord.engine import evaluate as judge
 from accord.engine.batched import Batched
 from accord.engine.build import (
     build_algorithm,
@@ -37,11 +37,11 @@ from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
 from accord.engine.precision import numerics
 from accord.engine.processes import Processes, can_fork, cores
-from accord.engine.sequential import Sequential
+from accord.engine.sequential import Sequential, visitor
 from accord.engine.store import ClientStore
-from accord.engine.summary import measure_drift, measure_local_models, personal_record, summarise
-from accord.engine.unseen import check_unseen, unseen_curve
 from accord.errors import CheckpointError, ConfigError
+from accord.measures import Evaluator, Measure, Scene, as_measure
+from accord.measures.metric import Function
 from accord.observe import Observer
 
 Record = dict[str, Any]
@@ -67,9 +67,13 @@ def run(
     data: FederatedData | Dataset | None = None,
     model: nn.Module | None = None,
     observers: Sequence[Observer] = (),
+    metrics: Sequence[Measure | Function] = (),
 ) -> Outcome:
-    """Start a new run. `data` and `model` replace the configuration's own, for data and networks that have no name."""
-    federation = _Federation(config, data, model)
+    """Start a new run. `data` and `model` replace the configuration's own, for data and networks that have no name.
+
+    `metrics` are measured beside what the configuration asks for: functions of logits [N, C] and labels [N].
+    """
+    federation = _Federation(config, data, model, metrics)
     folder = new_folder(config)
     write_atomic(folder / "config.toml", to_toml(config))
     with numerics(config.precision), only_here(folder):
@@ -82,20 +86,27 @@ def resume(
     data: FederatedData | Dataset | None = None,
     model: nn.Module | None = None,
     observers: Sequence[Observer] = (),
+    metrics: Sequence[Measure | Function] = (),
 ) -> Outcome:
-    """Go on with a run that was stopped, to the same bits. Own data and networks must be given again."""
+    """Go on with a run that was stopped, to the same bits. Own data, networks and metrics must be given again."""
     folder = Path(folder)
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder} holds no run: there is no config.toml in it")
     config = load_config(folder / "config.toml")
     with numerics(config.precision), only_here(folder):
-        return _Federation(config, data, model).carry_out(folder, observers)
+        return _Federation(config, data, model, metrics).carry_out(folder, observers)
 
 
 class _Federation:
     """Everything that is built once, and checked before anything is written."""
 
-    def __init__(self, config: RunConfig, data: FederatedData | Dataset | None, network: nn.Module | None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        data: FederatedData | Dataset | None,
+        network: nn.Module | None,
+        metrics: Sequence[Measure | Function] = (),
+    ) -> None:
         self.config = config
         self.device = choose_device(config.device)
         self.data = data if isinstance(data, FederatedData) else build_data(config, data)
@@ -105,14 +116,37 @@ class _Federation:
         self.model = build_model(config, self.data, network, self.device)
         self.algorithm: Algorithm = build_algorithm(config, build_setup(config, self.data, self.model))
         self.train_data = pooled(self.data) if self.algorithm.pools_data else self.data
-        if config.evaluate.unseen_epochs:
-            check_unseen(self.algorithm, self.data)
-        # Judged where the model is: on a GPU the samples stay there, unless they would take much of its memory.
-        self.judged = self.data.on(self.device) if fits(self.data, self.device) else self.data
         self.key = Key(config.seed)
         may_train = self.train_data.sizes > 0
         may_train[list(self.train_data.unseen)] = False
         self.members: list[int] = np.flatnonzero(may_train).tolist()
+        self.evaluator = Evaluator(self._scene(), [as_measure(given) for given in metrics])
+
+    def _scene(self) -> Scene:
+        config, data = self.config, self.data
+        facts = {
+            "algorithm": config.algorithm.name,
+            "dataset": config.data.name,
+            "seed": config.seed,
+            "rounds": config.rounds,
+            "split": config.evaluate.split,
+            "versions": versions(),
+            **({"note": data.note} if data.note else {}),
+        }
+        return Scene(
+            self.algorithm,
+            # Judged where the model is: on a GPU the samples stay there, unless they would take much of its memory.
+            data.on(self.device) if fits(data, self.device) else data,
+            self.device,
+            self.members,
+            config.rounds,
+            config.evaluate.every,
+            config.evaluate.batch_size,
+            config.targets,
+            config.evaluate.options,
+            facts,
+            visitor(Site(data, self.key, self.device, with_test=True), self.algorithm.schedule),
+        )
 
     def world(self, round: int) -> World:
         """What the server knows in `round`."""
@@ -120,7 +154,7 @@ class _Federation:
 
     def executor(self, done: Callable[[int, int], None]) -> Executor:
         """All clients at once on a GPU, processes where they pay, the plain loop elsewhere."""
-        site = Site(self.train_data, self.key, self.device, self.config.evaluate.personal)
+        site = Site(self.train_data, self.key, self.device, self.evaluator.at_clients)
         name, tasks = self.config.executor, self.algorithm.tasks
         if name == "auto":
             pays = self.device.type == "cpu" and can_fork() and len(self.members) > 1 and cores() > 1
@@ -168,7 +202,7 @@ class _Federation:
                 record = self._round_record(round, replies, exchange, start)
                 if reported := algorithm.metrics(new_state):
                     record["server"] = reported
-                record |= self._evaluation(round, state, new_state, replies)
+                record |= self.evaluator.round(round, state, new_state, replies, self._memory_in(store))
                 clock.lap("evaluate")
                 state = new_state
                 logs.write("metrics", record)
@@ -180,7 +214,10 @@ class _Federation:
                 logs.write("timings", {"round": round + 1, **clock.laps})
                 for observer in observers:
                     observer.round_ended(round + 1, record)
-            summary = self._summary(state, store, executor, logs)
+            # nothing is kept of what clients do after the last round
+            last = self._exchange(executor, store, config.rounds, keep_memory=False)
+            summary = self.evaluator.summary(logs.read("metrics"), logs.read("timings"))
+            summary |= self.evaluator.end(state, last)
         finally:
             executor.close()
             logs.close()
@@ -225,49 +262,10 @@ class _Federation:
             record |= {"start_bytes_up": start.bytes_up, "start_bytes_down": start.bytes_down}
         if exchange.missing:
             record["missing"] = {str(k): why.strip().splitlines()[-1] for k, why in sorted(exchange.missing.items())}
-        if self.config.evaluate.personal:
-            record["personal"] = personal_record(replies)
         return record
 
-    def _evaluation(self, round: int, old: State, new: State, replies: Replies) -> Record:
-        """Measured every `evaluate.every` rounds and in the last one."""
-        settings = self.config.evaluate
-        if (round + 1) % settings.every and round + 1 != self.config.rounds:
-            return {}
-        record: Record = {}
-        size, device = settings.batch_size, self.device
-        predictor = self.algorithm.predictor(new)
-        if predictor is not None:
-            record |= judge.evaluate_global(predictor, self.judged, size, device)
-            if settings.clients and len(self.data.test.order):
-                own = judge.client_accuracies(predictor, self.judged, "test", size, device)
-                record["clients"] = judge.client_record(own, self.data.test.sizes)
-            if len(self.data.validation.order):
-                held = judge.client_accuracies(predictor, self.judged, "validation", size, device)
-                sizes = self.data.validation.sizes
-                record["validation_accuracy"] = float(np.nansum(held * sizes) / sizes.sum())
-            if settings.map:
-                record["map"] = judge.retrieval(predictor, self.judged, size, device)
-        if settings.drift and replies.has("model") and next(replies.each("model")):
-            record["drift"] = measure_drift(old["model"], new["model"], replies)
-        if settings.local_on_global and (replies.has("model") or replies.has("personal")):
-            record["local_on_global"] = measure_local_models(self.algorithm, new, replies, self.judged, size, device)
-        return record
-
-    def _summary(self, state: State, store: ClientStore, executor: Executor, logs: RunLogs) -> Record:
-        config = self.config
-        summary = summarise(config, logs.read("metrics"), logs.read("timings"), self.data)
-        if config.evaluate.personal:
-            # Every client trains once more from the final state and is judged on its own test data; nothing is kept.
-            exchange = self._exchange(executor, store, config.rounds, keep_memory=False)
-            replies = exchange("train", self.members, self.algorithm.message(state))
-            summary["personal_accuracy_before"] = personal_record(replies, "personal_before")
-            summary["personal_accuracy"] = personal_record(replies)
-        if epochs := config.evaluate.unseen_epochs:
-            summary["unseen"] = unseen_curve(
-                self.algorithm, state, self.data, self.key, self.device, config.rounds, epochs
-            )
-        return summary
+    def _memory_in(self, store: ClientStore) -> Callable[[int], Trees]:
+        return lambda client: to_device(store.get(client) or {}, self.device)
 
 
 class _Clock:

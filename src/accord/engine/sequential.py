@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 import torch
 
+from accord.core.optim import Schedule
 from accord.core.task import Task
+from accord.core.tensors import Trees
+from accord.core.types import Carry, Job
 from accord.engine.client import Answer, Request, Site, Work, run_client
 from accord.errors import DivergedError
 
@@ -32,6 +35,17 @@ def answer(site: Site, task: Task, request: Request, work: Work) -> Answer:
         return Answer(work.client, None, str(error), fatal=True)
     except Exception:  # whatever a client's task raises is that client's failure, reported by the exchange
         return Answer(work.client, None, traceback.format_exc())
+
+
+def visitor(site: Site, schedule: Schedule) -> Callable[[int, Task, Trees, int, Callable[[Job, Carry], None]], None]:
+    """Trains one client by itself, outside the rounds, with somebody looking on; nothing is kept."""
+
+    def visit(client: int, task: Task, shared: Trees, round: int, look: Callable[[Job, Carry], None]) -> None:
+        with one_thread():
+            request = Request("train", round, schedule.at(round), shared, ())
+            run_client(site, task, request, Work(client, {}, None), epoch_end=look)
+
+    return visit
 
 
 class Sequential:
