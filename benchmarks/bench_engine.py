@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,11 @@ import torch
 import torch.nn.functional as F
 
 from accord.config import RunConfig, load_config
-from accord.core.types import World
-from accord.engine.build import build_algorithm, build_data, build_model, build_setup
-from accord.engine.client import Executor, Site
-from accord.engine.exchange import LocalExchange
+from accord.engine.federation import Federation
 from accord.engine.logs import versions
-from accord.engine.processes import Processes, cores
-from accord.engine.sequential import Sequential, one_thread
 from accord.engine.store import ClientStore
+from accord.executors.processes import cores
+from accord.executors.sequential import one_thread
 
 SETTINGS = [
     "model.name=mcmahan_cnn",
@@ -52,23 +50,15 @@ class Accord:
     """Rounds of FedAvg through one of our executors."""
 
     def __init__(self, config: RunConfig, executor: str) -> None:
-        self.data = build_data(config)
-        model = build_model(config, self.data, None, torch.device("cpu"))
-        self.algorithm = build_algorithm(config, build_setup(config, self.data, model))
-        from accord.core.keys import Key
-
-        self.key = Key(config.seed)
-        site = Site(self.data, self.key, torch.device("cpu"))
-        kind = Sequential if executor == "sequential" else Processes
-        self.executor: Executor = kind(site, self.algorithm.tasks)
+        self.federation = Federation.build(replace(config, executor=executor))
+        self.data, self.algorithm = self.federation.data, self.federation.algorithm
+        self.executor = self.federation.executor()
         self.store = ClientStore(Path(tempfile.gettempdir()), self.data.sizes, 1 << 30)
+        self.world = self.federation.world
         self.state = self.algorithm.init(self.world(0))
 
-    def world(self, number: int) -> World:
-        return World(number, range(len(self.data)), self.data.sizes, self.key)
-
     def round(self, number: int) -> None:
-        exchange = LocalExchange(self.executor, self.store, self.key, number, 0.05)
+        exchange = self.federation.exchange(self.executor, self.store, number)
         self.state, _ = self.algorithm.round(self.state, self.world(number), exchange)
 
 

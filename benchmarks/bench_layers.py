@@ -1,4 +1,5 @@
-"""One local SGD step on one core: the papers' networks with torch's own layers and with `accord.models.quick`'s.
+"""One local SGD step on one core: the papers' networks with torch's own layers and with those of
+`accord.executors.kernels.cpu`.
 
     python benchmarks/bench_layers.py [--models mcmahan_cnn,vgg11] [--turns N] [--json FILE]
 
@@ -20,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from accord.engine.logs import versions
-from accord.engine.sequential import one_thread
+from accord.executors.kernels.cpu import cpu_layers
+from accord.executors.sequential import one_thread
 from accord.models import MODELS
-from accord.models.quick import quick
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 SHAPES = {
@@ -55,7 +56,7 @@ def measure(name: str, turns: int) -> dict[str, float]:
     torch.manual_seed(0)
     plain = MODELS[name](SHAPES[name], 10)
     x, y = torch.randn(BATCH, *SHAPES[name]), torch.randint(0, 10, (BATCH,))
-    ours, theirs = training(quick(copy.deepcopy(plain)), x, y), training(plain, x, y)
+    ours, theirs = training(cpu_layers(copy.deepcopy(plain)), x, y), training(plain, x, y)
     times = max(2, int(0.3 / max(seconds(ours, 3), seconds(theirs, 3))))
     pairs = [(seconds(theirs, times), seconds(ours, times)) for _ in range(turns)]
     return {

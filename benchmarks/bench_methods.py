@@ -29,9 +29,9 @@ from accord.algorithms import ALGORITHMS
 from accord.config import load_config
 from accord.core.types import Replies, Result
 from accord.engine.client import Answer, Request
+from accord.engine.federation import Federation
 from accord.engine.files import write_atomic
 from accord.engine.logs import versions
-from accord.engine.run import _Federation
 from accord.engine.store import ClientStore
 from accord.errors import ConfigError
 
@@ -75,17 +75,16 @@ class Runner:
             f"executor={options.executor}",
             f"rounds={2 * (options.rounds + 1)}",
         ]
-        self.federation = _Federation(load_config(None, sets), None, None)
+        self.federation = Federation.build(load_config(None, sets))
         self.first = options.rounds + 1  # the second half of the run: FedUFO's second stage
-        self.executor = self.federation.executor(lambda done, total: None)
-        self.store = ClientStore(folder / name, self.federation.train_data.sizes, 1 << 30)
-        start = self.federation._exchange(self.executor, self.store, 0)
-        self.state = self.federation._first_state(None, self.store, start)
+        self.executor = self.federation.executor()
+        self.store = ClientStore(folder / name, self.federation.facts.sizes, 1 << 30)
+        self.state = self.federation.first_state(self.federation.exchange(self.executor, self.store, 0))
 
     def round(self, turn: int) -> Seconds:
         """The next round."""
         federation, number, self.clients = self.federation, self.first + turn, 0.0
-        exchange = federation._exchange(self, self.store, number)
+        exchange = federation.exchange(self, self.store, number)
         begin = clock(federation.device)
         self.state, _ = federation.algorithm.round(self.state, federation.world(number), exchange)
         return Seconds(clock(federation.device) - begin, self.clients)

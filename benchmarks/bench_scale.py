@@ -149,7 +149,7 @@ def main() -> None:
         run_point(**json.loads(args.point))
         return
     from accord.engine.logs import versions
-    from accord.engine.processes import cores
+    from accord.executors.processes import cores
 
     record = json.loads(args.json.read_text()) if args.json.exists() else {}
     record |= {"date": str(date.today()), "versions": versions(), "cores": cores(), "load": os.getloadavg()}

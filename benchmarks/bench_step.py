@@ -31,11 +31,12 @@ from accord.core.model import Model
 from accord.core.optim import SGD, Schedule
 from accord.core.plan import Plan
 from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.batched import Batched
 from accord.engine.client import Executor, Request, Site, Work
 from accord.engine.logs import versions
-from accord.engine.precision import numerics
-from accord.engine.sequential import Sequential
+from accord.executors.gpu.batched import Batched
+from accord.executors.gpu.precision import numerics
+from accord.executors.kernels import layers_for
+from accord.executors.sequential import Sequential
 from accord.models import MODELS
 from accord.sampling import Uniform
 
@@ -81,7 +82,9 @@ def data_of(case: Case) -> FederatedData:
 def local(case: Case, data: FederatedData, steps: int, **form: bool) -> Any:
     """FedAvg's client task with so many steps."""
     torch.manual_seed(0)
-    model = Model(MODELS[case.model](case.shape, 10), DEVICE, **form)
+    network = MODELS[case.model](case.shape, 10)
+    layers = layers_for(DEVICE, compiled=form.get("compiled", False))
+    model = Model(network, DEVICE, **form, layers=layers)
     setup = Setup(
         model, SGD(), Plan(steps=steps, batch_size=case.batch), Schedule(0.01), Uniform(case.clients), len(data), 10, 1
     )

@@ -26,9 +26,10 @@ from safetensors.numpy import load_file
 
 import accord
 from accord.algorithms import ALGORITHMS
+from accord.executors import EXECUTORS
+from accord.executors.gpu.batched import Batched
 
 HOME = Path(__file__).with_name("fingerprints.json")
-EXECUTORS = ("sequential", "processes", "batched")
 COMMON = (
     "rounds=3",
     "data.limit=240",
@@ -65,23 +66,12 @@ def _cpuinfo() -> list[str]:
 @contextmanager
 def batched_on_a_cpu() -> Iterator[None]:
     """The executor for GPUs is the same code on a CPU; users are told to take another one there."""
-    from accord.engine import run
-    from accord.engine.batched import Batched
-    from accord.engine.client import Site
-
-    usual = run._Federation.executor
-
-    def executor(self: Any, done: Any) -> Any:
-        if self.config.executor != "batched":
-            return usual(self, done)
-        site = Site(self.train_data, self.key, self.device, self.evaluator.at_clients)
-        return Batched(site, self.algorithm.tasks, done)
-
-    run._Federation.executor = executor  # type: ignore[method-assign]
+    usual = Batched.devices
+    Batched.devices = (*usual, "cpu")
     try:
         yield
     finally:
-        run._Federation.executor = usual  # type: ignore[method-assign]
+        Batched.devices = usual
 
 
 def fingerprint(method: str, executor: str, out: Path) -> dict[str, str]:

@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from accord.data.catalogue import MNIST
-from accord.data.files import Places, find, read
-from accord.data.idx import parse_idx
+from accord.data.files.collection import Places, find
+from accord.data.files.contents import read
+from accord.data.files.idx import parse_idx
+from accord.data.public.mnist import COLLECTION
 
 SEED = 5000
 PER_DIGIT = {"train": 400, "test": 100}
@@ -39,7 +40,7 @@ def draw(labels: npt.NDArray[np.uint8], per_digit: int, rng: np.random.Generator
 
 def make(folder: Path, output: Path) -> None:
     """Read the four files in `folder`, draw, and write `output` in one step."""
-    files = read(find(MNIST, Places((folder,), download=False)))
+    files = read(find(COLLECTION, Places((folder,), download=False)))
     for name, expected in PUBLISHED.items():
         found = hashlib.md5(files[name].data.tobytes(), usedforsecurity=False).hexdigest()
         if found != expected:

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from accord.algorithms import ALGORITHMS
     from accord.config import RunConfig, from_dict, load_config
     from accord.data import federate, from_arrays, from_huggingface, from_torch, load_dataset
+    from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume, run
     from accord.measures import Metric, metric
     from accord.models import adapt
+    from accord.observe import Observer
 
 __all__ = [
     "ALGORITHMS",
+    "Federation",
     "Metric",
+    "Observer",
     "Outcome",
     "RunConfig",
     "__version__",
@@ -43,9 +47,11 @@ _HOMES = {
     "accord.algorithms": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_torch", "load_dataset"),
+    "accord.engine.federation": ("Federation",),
     "accord.engine.run": ("Outcome", "resume", "run"),
     "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),
+    "accord.observe": ("Observer",),
 }
 
 

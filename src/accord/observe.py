@@ -8,7 +8,7 @@ when the run fails.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,44 @@ class Observer:
 
     def close(self) -> None:
         """No more calls will come, whether the run ended well or not. May be called twice."""
+
+
+class Audience(Observer):
+    """All observers of a run as one."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.observers = list(observers)
+        self._round = 1
+
+    def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.started(config, folder, total_rounds, first_round)
+
+    def phase(self, round: int, name: str) -> None:
+        """Tell all."""
+        self._round = round
+        for observer in self.observers:
+            observer.phase(round, name)
+
+    def client_done(self, round: int, task: str, done: int, total: int) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.client_done(round, task, done, total)
+
+    def client_done_in_round(self, done: int, total: int) -> None:
+        """An executor knows no rounds."""
+        self.client_done(self._round, "train", done, total)
+
+    def round_ended(self, round: int, record: Record) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.round_ended(round, record)
+
+    def ended(self, summary: Record) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.ended(summary)
 
 
 def observers_for(config: RunConfig) -> list[Observer]:

@@ -20,8 +20,8 @@ from accord.algorithms.mixup import mixup
 from accord.config import load_config
 from accord.core.optim import Adam
 from accord.core.task import Part
-from accord.engine.processes import Processes
 from accord.errors import ConfigError
+from accord.executors.processes import Processes
 from accord.parts.contrast import Decorrelation
 from accord.parts.distill import NotTrueDistillation
 from accord.parts.registry import PARTS, check_together

@@ -13,8 +13,8 @@ from accord.algorithms.dann import dann
 from accord.algorithms.fedavg import fedavg
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
-from accord.engine.sequential import one_thread
 from accord.errors import ConfigError
+from accord.executors.sequential import one_thread
 from support.baselines import COHORTS, close, descend, features, make, mean, prefixed, processes_agree, tree_of
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, forward, samples

@@ -13,8 +13,8 @@ from accord.algorithms.fedbn import fedbn, norm_layers
 from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.plan import Plan
-from accord.engine.sequential import one_thread
 from accord.errors import ConfigError
+from accord.executors.sequential import one_thread
 from accord.models import adapt
 from support.baselines import COHORTS, close, make, mean, processes_agree
 from support.federation import SIZES, Given, tiny_data, tiny_model, tiny_setup

@@ -19,7 +19,7 @@ from accord.core.model import Model
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
 from accord.core.types import Batch, ClientData, Job
-from accord.engine.processes import Processes
+from accord.executors.processes import Processes
 from accord.models import adapt
 from accord.parts.contrast import contrast
 from accord.parts.mixing import Mixup

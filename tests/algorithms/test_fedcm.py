@@ -13,8 +13,8 @@ from accord.algorithms.fedcm import fedcm
 from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
 from accord.core.tensors import num_bytes
-from accord.engine.processes import Processes
 from accord.errors import ConfigError
+from accord.executors.processes import Processes
 from accord.parts.gradients import effective_steps
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.methods import tiny

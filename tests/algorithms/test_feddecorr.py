@@ -16,8 +16,8 @@ from torch import Tensor
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.feddecorr import feddecorr
 from accord.core.plan import Plan
-from accord.engine.processes import Processes
 from accord.errors import ConfigError
+from accord.executors.processes import Processes
 from accord.parts.contrast import decorrelation
 from support.federation import SIZES, Given, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.methods import tiny

@@ -21,8 +21,8 @@ from accord.core.plan import Plan
 from accord.core.task import Corner, Part
 from accord.core.types import Batch, Job, Replies
 from accord.engine.client import Request, Site, Work, run_client
-from accord.engine.processes import Processes
 from accord.errors import ConfigError
+from accord.executors.processes import Processes
 from accord.models import adapt
 from accord.models.network import Network
 from accord.parts.fusion import fuse, init_fusion

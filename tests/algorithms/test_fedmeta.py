@@ -17,8 +17,8 @@ from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.types import Exchange, Replies, Trees
-from accord.engine.sequential import one_thread
 from accord.errors import ConfigError
+from accord.executors.sequential import one_thread
 from accord.models import adapt
 from support.baselines import COHORTS, close, descend, labels_loss, make, mean, processes_agree
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup

@@ -25,9 +25,9 @@ from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.task import Corner, Part
 from accord.core.types import Batch, Job
-from accord.engine import sequential
-from accord.engine.processes import Processes
 from accord.errors import ConfigError
+from accord.executors import sequential
+from accord.executors.processes import Processes
 from accord.models.network import Network
 from accord.parts import frozen
 from accord.parts.mmd import FIXED_WIDTHS, MMD, RELATIVE_WIDTHS, OutputL2, mmd, squared_distances

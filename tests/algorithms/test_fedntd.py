@@ -17,8 +17,8 @@ from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedntd import fedntd
 from accord.core.plan import Plan
 from accord.core.types import ClientData, Job
-from accord.engine.processes import Processes
 from accord.errors import ConfigError
+from accord.executors.processes import Processes
 from accord.parts.distill import NotTrueDistillation, not_true_divergence
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.methods import tiny

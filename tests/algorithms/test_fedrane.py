@@ -18,8 +18,8 @@ from accord.core.model import Model
 from accord.core.plan import Plan
 from accord.core.tensors import flatten
 from accord.data.federated import FederatedData
-from accord.engine.processes import Processes
 from accord.errors import ConfigError, DivergedError
+from accord.executors.processes import Processes
 from accord.models import adapt
 from accord.parts.orthonormal import orthonormal_rows
 from accord.parts.relations import Relations

@@ -19,7 +19,7 @@ from accord.core.plan import Plan
 from accord.core.task import Corner, LocalTraining, Part
 from accord.core.tensors import num_bytes
 from accord.core.types import Batch, Job
-from accord.engine.processes import Processes, can_fork
+from accord.executors.processes import Processes, can_fork
 from accord.models import adapt
 from accord.sampling import Uniform
 from support.federation import CLASSES, Given, TinyRun, equal_trees

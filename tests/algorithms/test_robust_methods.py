@@ -13,8 +13,8 @@ from accord.algorithms.fedavg import fedavg
 from accord.algorithms.robust import krum, median, norm_clip, trimmed_mean
 from accord.core.algorithm import Method
 from accord.engine.client import Answer, Request
-from accord.engine.sequential import Sequential
 from accord.errors import ConfigError
+from accord.executors.sequential import Sequential
 from support.baselines import close, descend, labels_loss, make, processes_agree
 from support.federation import SIZES, Given, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params

@@ -11,11 +11,25 @@ from typing import Any
 import pytest
 
 from accord._version import __version__
-from accord.cli.catalogue import SECTIONS
-from accord.config import catalog, from_dict, to_toml
+from accord.cli.catalogue import KINDS, SECTIONS
+from accord.config import RunConfig, catalog, from_dict, to_toml
+from accord.settings import is_section, settings_of
 
 
-@pytest.mark.parametrize("kind", list(SECTIONS))
+def chosen(kind: str, name: str) -> dict[str, Any]:
+    """A configuration that chooses it."""
+    if kind in SECTIONS:
+        return {"data" if kind == "dataset" else kind: {"name": name}}
+    for key, setting in settings_of(RunConfig).items():
+        if setting.named is not None and setting.named.kind == kind:
+            return {key: name}
+        for inner, below in settings_of(setting.type).items() if is_section(setting.type) else ():
+            if below.named is not None and below.named.kind == kind:
+                return {key: {inner: name}}
+    raise AssertionError(f"no setting chooses a {kind}")
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_everything_that_is_registered_can_be_listed_and_configured(
     accord: Callable[..., Any], kind: str, tmp_path: Path
 ) -> None:
@@ -24,13 +38,12 @@ def test_everything_that_is_registered_can_be_listed_and_configured(
     table = accord("list", kind)
     assert table.exit_code == 0, table.output
     entries = json.loads(accord("list", kind, "--json").stdout)
-    assert [e["name"] for e in entries] == list(catalog.registry(SECTIONS[kind].kind))
-    section = "data" if kind == "datasets" else SECTIONS[kind].kind
+    assert [e["name"] for e in entries] == list(catalog.registry(KINDS[kind]))
     for found in entries:
         assert found["summary"], found["name"]
         assert all(s["doc"] and s["allowed"] for s in found["settings"]), found["name"]
         assert found["name"] in table.stdout
-        given = {section: {"name": found["name"]}}
+        given = chosen(KINDS[kind], found["name"])
         if not any(s["required"] for s in found["settings"]):
             path = tmp_path / "it.toml"
             path.write_text(to_toml(from_dict(given)))
@@ -38,7 +51,7 @@ def test_everything_that_is_registered_can_be_listed_and_configured(
 
 
 def test_list_of_all_kinds(accord: Callable[..., Any]) -> None:
-    assert list(json.loads(accord("list", "--json").stdout)) == list(SECTIONS)
+    assert list(json.loads(accord("list", "--json").stdout)) == list(KINDS)
     assert "fedprox" in accord("list").stdout
 
 
@@ -63,6 +76,7 @@ def test_explain_prints_the_card_and_the_settings(accord: Callable[..., Any]) ->
     assert "algorithm.mu = 0.01: " in result.stdout
     assert "(a number, at least 0)" in result.stdout
     assert "partition.alpha = 0.5" in accord("explain", "dirichlet").stdout
+    assert "It has no settings of its own." in accord("explain", "sequential").stdout
 
 
 def test_describe_shows_who_holds_what(accord: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""Small registries in place of the real ones, so that these tests are about the reader alone."""
+"""Small registries in place of the large ones, so that these tests are about the reader alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 
+import accord.executors
 import accord.sampling  # noqa: F401 - real, before some of what it needs is replaced
 from accord.config.catalog import WHERE
 from accord.settings import NOT_NEGATIVE, AtLeast, Range, Registry, Search
@@ -72,11 +73,11 @@ CONTENT: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def fake_registries() -> Iterator[None]:
     """For every test here; hypothesis does not like function-scoped monkeypatch, so it is done by hand."""
-    faked = {kind: WHERE[kind] for kind in CONTENT}  # the others are short lists of names
-    before = {module: sys.modules.get(module) for module, _ in faked.values()}
-    for kind, (module, name) in faked.items():
+    before = {WHERE[kind][0]: sys.modules.get(WHERE[kind][0]) for kind in CONTENT}
+    for kind, factories in CONTENT.items():
+        module, name = WHERE[kind]
         registry: Registry[Any] = Registry(kind)
-        for entry, factory in CONTENT[kind].items():
+        for entry, factory in factories.items():
             registry.add(entry)(factory)
         fake = types.ModuleType(module)
         setattr(fake, name, registry)

@@ -133,6 +133,7 @@ def test_a_key_that_is_wrong_by_itself_is_not_complained_about_twice() -> None:
         ({"local": {"min_lr": 0.1}}, ["local.min_lr = 0.1", "local.lr = 0.05"]),
         ({"evaluate": {"unseen_epochs": 1}}, ["evaluate.unseen_epochs", "partition.unseen"]),
         ({"executor": "processes", "device": "cuda"}, ["executor = 'processes'", "device = 'cuda'"]),
+        ({"executor": "batched", "device": "cpu"}, ["executor = 'batched'", "device = 'cpu'", "use device = 'cuda'"]),
         ({"name": "../elsewhere"}, ["name = '../elsewhere'", "folder name"]),
         ({"name": ".hidden"}, ["name = '.hidden'", "dot"]),
         ({"name": "a\nb"}, ["name = 'a\\nb'"]),

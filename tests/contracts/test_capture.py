@@ -19,7 +19,7 @@ from accord.algorithms import ALGORITHMS
 from accord.core.task import Task
 from accord.core.types import Batch, Carry, Job
 from accord.engine.client import Site
-from accord.engine.sequential import Sequential
+from accord.executors.sequential import Sequential
 from support.federation import Given, TinyRun, tiny_model
 
 MODELS = {"fedfusion": "mcmahan_cnn", "fedbn": "fedbr_cnn"}

@@ -12,11 +12,11 @@ import torch
 from accord.algorithms import ALGORITHMS
 from accord.core.plan import Plan
 from accord.core.tensors import Trees, clone
-from accord.engine.batched import Batched
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.client import Answer, Request, Work
-from accord.engine.processes import Processes
-from accord.engine.sequential import Sequential, answer
+from accord.executors.gpu.batched import Batched
+from accord.executors.processes import Processes
+from accord.executors.sequential import Sequential, answer
 from accord.wire.codec import decode, encode
 from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data, tiny_model
 

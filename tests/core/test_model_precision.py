@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from accord.core.model import Model
-from accord.engine.precision import numerics
+from accord.executors.gpu.precision import numerics
 from accord.models import MODELS
-from support.federation import TinyRun, tiny_data
+from support.federation import TinyRun, suited, tiny_data
 
 SHAPE = (1, 28, 28)
 
 
 def made(name: str = "mcmahan_cnn", **form: bool) -> Model:
     torch.manual_seed(0)
-    return Model(MODELS[name](SHAPE, 3), **form)
+    return suited(MODELS[name](SHAPE, 3), form=form)
 
 
 def gradient(model: Model, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -61,7 +61,7 @@ def test_the_gradients_own_gradient_goes_through_rounded_weights(x: torch.Tensor
 
 
 def test_norm_layers_keep_their_precision() -> None:
-    model = Model(MODELS["fedbr_cnn"](SHAPE, 3), bf16=True)
+    model = suited(MODELS["fedbr_cnn"](SHAPE, 3), form={"bf16": True})
     assert model.norm_names
     params, buffers = model.init()
     out = model.train({n: t.requires_grad_() for n, t in params.items()}, buffers, torch.randn(4, *SHAPE))

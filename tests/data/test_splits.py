@@ -16,10 +16,10 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-class TestHoldOut:
+class TestHoldout:
     def test_sizes_by_hand(self):
         groups = Groups.of([range(0, 8), [8], [], range(9, 11), range(11, 14), range(14, 114)])
-        rest, held = splits.hold_out(groups, 0.25, rng())
+        rest, held = splits.holdout(groups, 0.25, rng())
         # 8/4 = 2; the only sample stays; 2/4 = 0.5 rounds to 1; 3/4 rounds to 1; 100/4 = 25
         assert held.sizes.tolist() == [2, 0, 0, 1, 1, 25]
         assert rest.sizes.tolist() == [6, 1, 0, 1, 2, 75]
@@ -36,27 +36,25 @@ class TestHoldOut:
     def test_train_never_runs_empty(self, sizes, fraction, seed):
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         groups = Groups(rng(seed).permutation(int(offsets[-1])), offsets)
-        rest, held = splits.hold_out(groups, fraction, rng(seed))
+        rest, held = splits.holdout(groups, fraction, rng(seed))
         for k, size in enumerate(sizes):
             assert sorted([*rest[k], *held[k]]) == sorted(groups[k])
             assert len(rest[k]) >= min(size, 1)
 
     def test_nothing_held_out(self):
         groups = Groups.of([[3, 5], [1]])
-        rest, held = splits.hold_out(groups, 0.0, rng())
+        rest, held = splits.holdout(groups, 0.0, rng())
         assert [rest[k].tolist() for k in range(2)] == [[3, 5], [1]]
         assert held.sizes.tolist() == [0, 0]
 
     def test_it_is_random(self):
         groups = Groups.of([range(100)])
-        assert (
-            splits.hold_out(groups, 0.5, rng(0))[1][0].tolist() != splits.hold_out(groups, 0.5, rng(1))[1][0].tolist()
-        )
+        assert splits.holdout(groups, 0.5, rng(0))[1][0].tolist() != splits.holdout(groups, 0.5, rng(1))[1][0].tolist()
 
     @pytest.mark.parametrize("fraction", [1, 1.5, -0.1, float("nan"), None, "a", True])
     def test_bad_fraction(self, fraction):
         with pytest.raises(ConfigError, match="at least 0 and below 1"):
-            splits.hold_out(Groups.of([[0]]), fraction, rng())
+            splits.holdout(Groups.of([[0]]), fraction, rng())
 
 
 class TestMatching:
@@ -142,3 +140,32 @@ class TestOthers:
     def test_all_unseen(self):
         with pytest.raises(ConfigError, match="unseen may be at most 9"):
             splits.unseen_clients(10, 10, rng())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 4), min_size=2, max_size=60).filter(lambda s: len(set(s)) < len(s)),
+    st.floats(0.05, 0.95),
+    st.integers(0, 99),
+)
+def test_stratified_properties(strata, fraction, seed):
+    array = np.array(strata)
+    kept, aside = splits.stratified(array, fraction, rng(seed))
+    assert sorted([*kept, *aside]) == list(range(len(array)))
+    for stratum in set(strata):
+        n, m = int((array == stratum).sum()), int((array[aside] == stratum).sum())
+        assert m < n
+        assert (m == 0) == (n == 1)
+        assert m in (1, n - 1) or abs(m - fraction * n) <= 0.5 or n == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(0, 99))
+def test_stratified_spreads_over_labels(sizes, seed):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    if len(labels) < 2:
+        return
+    _, aside = splits.stratified(np.zeros_like(labels), 0.2, rng(seed), spread=labels)
+    share = len(aside) / len(labels)
+    for label, n in enumerate(sizes):
+        assert abs(int((labels[aside] == label).sum()) - share * n) < 1

@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from accord.data.federated import Dataset, Pool
-from accord.data.transforms import TRANSFORMS, CropFlip, Permute, Rotate, make_transform, rotated
+from accord.data.transforms import TRANSFORMS, make_transform
+from accord.data.transforms.cropping import CropFlip
+from accord.data.transforms.permutation import Permute
+from accord.data.transforms.rotation import Rotate, rotated
 from accord.errors import ConfigError, DataError
 
 

@@ -114,7 +114,8 @@ def test_resume_before_the_first_checkpoint_starts_over(tmp_path: Path) -> None:
     whole = accord.run(config(tmp_path / "whole", "checkpoint.every=0"))
     cut = tmp_path / "cut"
     cut.mkdir()
-    (cut / "config.toml").write_text((whole.folder / "config.toml").read_text())
+    for name in ("config.toml", "identity.json"):
+        (cut / name).write_text((whole.folder / name).read_text())
     (cut / "metrics.jsonl").write_text('{"round": 1, "acc')
     assert contents(accord.resume(cut).folder) == contents(whole.folder)
 

@@ -27,9 +27,9 @@ def memory(value: float) -> dict[str, dict[str, torch.Tensor]]:
 def test_memory_merges_by_tree_and_survives_leaving_the_ram(tmp_path: Path) -> None:
     store = ClientStore(tmp_path, SIZES, limit_bytes=900)  # two clients of 400 bytes
     for client in range(5):
-        store.put(client, 0, memory(client))
+        store.put(client, (0 + 1, 0), memory(client))
     assert len(list(tmp_path.glob("*.safetensors"))) == 3
-    store.put(0, 1, {"other": {"x": torch.ones(1)}})
+    store.put(0, (1 + 1, 0), {"other": {"x": torch.ones(1)}})
     first = store.get(0)
     assert first is not None
     assert first["control"]["w"][0] == 0
@@ -40,7 +40,7 @@ def test_memory_merges_by_tree_and_survives_leaving_the_ram(tmp_path: Path) -> N
 
 def test_a_method_without_memory_leaves_no_trace(tmp_path: Path) -> None:
     store = ClientStore(tmp_path, SIZES, 1 << 20)
-    store.put(3, 0, {})
+    store.put(3, (0 + 1, 0), {})
     assert len(store) == 0
     assert store.save() == {}
 
@@ -49,7 +49,7 @@ def saved(tmp_path: Path, rounds: int, keep: int = 2) -> tuple[Checkpoints, Clie
     checkpoints = Checkpoints(tmp_path, "hash", keep)
     store = ClientStore(checkpoints.clients_folder, SIZES, 1 << 20)
     for round in range(1, rounds + 1):
-        store.put(round % 3, round - 1, memory(round))
+        store.put(round % 3, (round - 1 + 1, 0), memory(round))
         state = {"model": {"w": torch.tensor([float(round)])}, "buffers": {}}
         checkpoints.save(Snapshot(round, state, store.save()), store, {})
     return checkpoints, store
@@ -60,7 +60,7 @@ def test_keeps_the_last_and_only_the_client_files_they_need(tmp_path: Path) -> N
     assert sorted(p.name for p in tmp_path.glob("round-*")) == ["round-000004", "round-000005"]
     # round 5 needs clients 0@3, 1@4, 2@5; round 4 needs 0@3, 1@4, 2@2
     assert {p.name for p in checkpoints.clients_folder.iterdir()} == {
-        f"{name}.safetensors" for name in ("0-3", "1-4", "2-5", "2-2")
+        f"{name}.0.safetensors" for name in ("0-3", "1-4", "2-5", "2-2")
     }
     snapshot, refused = checkpoints.newest(store)
     assert snapshot is not None
@@ -73,7 +73,7 @@ def test_keeps_the_last_and_only_the_client_files_they_need(tmp_path: Path) -> N
     [
         ("round-000003/server.safetensors", "checksum"),
         ("round-000003/run.json", "run.json"),
-        ("clients/0-3.safetensors", "damaged"),
+        ("clients/0-3.0.safetensors", "damaged"),
     ],
 )
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "empty"])

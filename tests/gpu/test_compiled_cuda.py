@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from accord.core.plan import Plan
-from accord.engine.batched import Batched
-from accord.engine.precision import numerics
+from accord.executors.gpu.batched import Batched
+from accord.executors.gpu.precision import numerics
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model
 
 pytestmark = [

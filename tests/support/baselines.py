@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from accord.engine.processes import Processes
-from accord.engine.sequential import one_thread
+from accord.executors.processes import Processes
+from accord.executors.sequential import one_thread
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, forward, samples
 

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,22 @@ import torch
 from torch import nn
 
 from accord.algorithms import ALGORITHMS
+from accord.config import RunConfig
 from accord.core.algorithm import Algorithm, Setup
-from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.types import Replies, State, World
 from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.checkpoint import to_device
-from accord.engine.client import Executor, Site
+from accord.engine.client import Executor
 from accord.engine.exchange import LocalExchange
-from accord.engine.sequential import Sequential
+from accord.engine.federation import Federation
 from accord.engine.store import ClientStore
+from accord.executors.kernels import layers_for
+from accord.executors.sequential import Sequential
 from accord.models import MODELS
 
+CONFIG = RunConfig()
 SIZES = (6, 9, 12, 15)
 CLASSES = 3
 SHAPE = (1, 8, 8)
@@ -64,7 +67,15 @@ def tiny_model(
         settings = {"hidden": (5,), **settings}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Model(MODELS[name](shape, classes, **settings), device, **(form or {}))
+        network = MODELS[name](shape, classes, **settings)
+    return suited(network, device, form)
+
+
+def suited(network: nn.Module, device: str = "cpu", form: Mapping[str, bool] | None = None) -> Model:
+    """The model a run would make of the network: with the layers that suit its place and form."""
+    form = form or {}
+    chosen = layers_for(device, **{name: form[name] for name in ("channels_last", "compiled") if name in form})
+    return Model(network, device, **form, layers=chosen)
 
 
 class Everyone:
@@ -129,24 +140,22 @@ class TinyRun:
         self.algorithm: Algorithm = (
             ALGORITHMS[algorithm](self.setup, **(settings or {})) if isinstance(algorithm, str) else algorithm
         )
-        self.key = Key(seed)
-        site = Site(self.data, self.key, self.model.device, with_test)
-        self.executor: Executor = executor(site, self.algorithm.tasks)
+        self.federation = Federation(self.algorithm, self.data, self.model, replace(CONFIG, seed=seed))
+        self.key = self.federation.key
+        self.executor: Executor = executor(self.federation.site(with_test=with_test), self.algorithm.tasks)
         where = folder or Path(tempfile.mkdtemp(prefix="accord-test-"))
         if folder is None:
             weakref.finalize(self, shutil.rmtree, where, ignore_errors=True)
         self.store = ClientStore(where, self.data.sizes, 1 << 30)
         self.round = 0
         self.replies: Replies | None = None
-        self.state = to_device(self.algorithm.init(self.world()), self.model.device)
-        self.state = self.algorithm.start(self.state, self.world(), self.exchange())
+        self.state = self.federation.first_state(self.exchange())
 
     def world(self) -> World:
-        return World(self.round, list(range(len(self.data))), self.data.sizes, self.key)
+        return self.federation.world(self.round)
 
     def exchange(self) -> LocalExchange:
-        lr = self.algorithm.schedule.at(self.round)
-        return LocalExchange(self.executor, self.store, self.key, self.round, lr)
+        return self.federation.exchange(self.executor, self.store, self.round)
 
     def rounds(self, count: int = 1) -> TinyRun:
         for _ in range(count):
@@ -157,8 +166,8 @@ class TinyRun:
     def batches(self, client: int, task: str = "train", round: int | None = None) -> list[np.ndarray]:
         """The positions (in the client's own data) of every step's samples, as the run draws them."""
         at = self.round if round is None else round
-        rng = self.key.at(f"order.{task}", at, client)
-        return self.algorithm.tasks[task].plan.schedule(rng, int(self.data.sizes[client]))
+        draws = self.federation.site().draws(client, task, at)
+        return self.algorithm.tasks[task].plan.schedule(draws.order(), int(self.data.sizes[client]))
 
     def close(self) -> None:
         self.executor.close()

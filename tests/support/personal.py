@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from accord.core.model import Model
 from accord.core.plan import Plan
-from accord.engine.processes import Processes
+from accord.executors.processes import Processes
 from accord.models import adapt
 from support.federation import SIZES, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 

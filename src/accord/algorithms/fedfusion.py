@@ -40,12 +40,11 @@ from torch import Tensor
 from accord.aggregate import EMA, Mean
 from accord.aggregate.mean import Weighting
 from accord.core.algorithm import Aggregator, Method, Predictor, Setup
-from accord.core.model import Model, Out
+from accord.core.model import Model, Out, Shape
 from accord.core.task import Corner, LocalTraining, Part
 from accord.core.tensors import Trees
 from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
 from accord.errors import ConfigError
-from accord.models.network import Shape
 from accord.parts.bounds import within
 from accord.parts.frozen import gathered, in_chunks
 from accord.parts.fusion import Init, Operator, fuse, init_fusion

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -14,47 +13,16 @@ from rich.text import Text
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
 from accord.config import RunConfig, catalog, load_config
-from accord.config.sections import Chosen, Gathered, own_settings
+from accord.config.sections import own_settings
 from accord.config.toml import literal
+from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
 from accord.errors import ConfigError, nearest
-from accord.settings import REQUIRED, Setting, is_section, plain, settings_of
+from accord.settings import REQUIRED, Factory, Setting, plain
 
-
-@dataclass(frozen=True)
-class Kind:
-    """A registry, and the section of the configuration whose keys its entries' settings are."""
-
-    name: str
-    prefix: str  # of the keys
-    section: type
-
-    @property
-    def entries(self) -> Mapping[str, Any]:
-        """By name."""
-        return catalog.registry(self.name)
-
-    def settings(self, entry: Any) -> dict[str, Setting]:
-        """An entry's own: its factory's, or the one it declares; one that is named by a key has none."""
-        if issubclass(self.section, Chosen):
-            return own_settings(self.section, entry)
-        setting: Setting | None = getattr(entry, "setting", None)
-        return {} if setting is None else {setting.name: setting}
-
-
-def _kinds(section: type, prefix: str = "") -> Iterator[Kind]:
-    """Whatever can be chosen or switched by name somewhere in the configuration."""
-    if issubclass(section, (Chosen, Gathered)):
-        yield Kind(section.kind, prefix, section)
-    for name, setting in settings_of(section).items():
-        if is_section(setting.type):
-            yield from _kinds(setting.type, f"{name}.")
-        elif setting.named is not None:
-            yield Kind(setting.named.kind, prefix, section)
-
-
-FIRST = ("algorithm", "dataset", "partition", "transform", "model")  # what readers look for most
-KINDS = {
-    kind.name + "s": kind for kind in sorted(_kinds(RunConfig), key=lambda kind: (*FIRST, kind.name).index(kind.name))
+KINDS = {kind + "s": kind for kind in catalog.WHERE}
+# Sections that hold the settings of what they name; of other kinds an entry may declare a setting of its own.
+SECTIONS = {
+    section.kind: section for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
 }
 
 
@@ -68,19 +36,19 @@ def list_(
     """What there is to choose from, and its settings."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
-    kinds = {kind: KINDS[kind]} if kind is not None else KINDS
+    kinds = [kind] if kind is not None else list(KINDS)
     if as_json:
-        found = {title: [described(each, name) for name in each.entries] for title, each in kinds.items()}
+        found = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
         typer.echo(json.dumps(found if kind is None else found[kind], indent=2))
         return
     console = Console()
-    for title, each in kinds.items():
-        table = Table(title=title, show_lines=True, title_justify="left")
+    for each in kinds:
+        table = Table(title=each, show_lines=True, title_justify="left")
         for column in ("name", "what it is", "settings"):
             table.add_column(column)
-        for name, entry in each.entries.items():
-            lines = [describe_setting(s) for s in each.settings(entry).values()]
-            table.add_row(Text(name), Text(catalog.summary(each.name, entry)), Text("\n".join(lines)))
+        for name, factory in _registry(each).items():
+            lines = [describe_setting(s) for s in _settings(each, factory).values()]
+            table.add_row(Text(name), Text(catalog.summary(KINDS[each], factory)), Text("\n".join(lines)))
         console.print(table)
 
 
@@ -91,17 +59,19 @@ def explain(
     data_dir: DataDir = None,
 ) -> None:
     """The card of an algorithm: paper, equations, settings, and what leaves a client for the chosen model."""
-    for kind in KINDS.values():
-        if name in kind.entries:
-            typer.echo(catalog.card(kind.name, kind.entries[name]))
-            lines = [describe_setting(s) for s in kind.settings(kind.entries[name]).values()]
+    for kind in KINDS:
+        registry = _registry(kind)
+        if name in registry:
+            typer.echo(catalog.card(KINDS[kind], registry[name]))
+            lines = [describe_setting(s) for s in _settings(kind, registry[name]).values()]
+            section = {"dataset": "data", "measure": "evaluate"}.get(KINDS[kind], KINDS[kind])
             typer.echo("\nSettings:" if lines else "\nIt has no settings of its own.")
             for line in lines:
-                typer.echo(f"  {kind.prefix}{line}")
-            if kind.name == "algorithm":
+                typer.echo(f"  {section}.{line}")
+            if kind == "algorithms":
                 _print_traffic(load_config(config, changes(sets, data_dir=data_dir, algorithm=name)))
             return
-    known = list(KINDS["algorithms"].entries)
+    known = [*_registry("algorithms")]
     raise ConfigError(f"nothing is called {name!r}.{nearest(name, known)} Algorithms: {', '.join(known)}.")
 
 
@@ -109,6 +79,9 @@ def _print_traffic(config: RunConfig) -> None:
     from accord.engine.traffic import measure_traffic
 
     parcels = measure_traffic(config)
+    if not parcels:
+        typer.echo("\nNo client sends or receives anything: all data is gathered in one place before training.")
+        return
     words = f"model {config.model.name}, data {config.data.name}, {config.partition.clients} clients"
     table = Table(title=f"What one client sends and receives ({words})", title_justify="left")
     for column in ("when", "task", "direction", "tree", "bytes"):
@@ -119,11 +92,11 @@ def _print_traffic(config: RunConfig) -> None:
     Console().print(table)
 
 
-def described(kind: Kind, name: str) -> dict[str, Any]:
+def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:
     """One name with its settings, as plain values."""
     return {
         "name": name,
-        "summary": catalog.summary(kind.name, kind.entries[name]),
+        "summary": catalog.summary(KINDS[kind], factory),
         "settings": [
             {
                 "name": s.name,
@@ -133,7 +106,7 @@ def described(kind: Kind, name: str) -> dict[str, Any]:
                 "doc": s.doc,
                 "search": None if s.search is None else asdict(s.search),
             }
-            for s in kind.settings(kind.entries[name]).values()
+            for s in _settings(kind, factory).values()
         ],
     }
 
@@ -143,3 +116,15 @@ def describe_setting(setting: Setting) -> str:
     default = "" if setting.default is REQUIRED else f" = {literal(setting.default)}"
     needed = ", required" if setting.default is REQUIRED else ""
     return f"{setting.name}{default}: {setting.doc} ({setting.allowed}{needed})"
+
+
+def _registry(kinds: str) -> dict[str, Factory]:
+    return dict(catalog.registry(KINDS[kinds]))
+
+
+def _settings(kinds: str, factory: Factory) -> dict[str, Setting]:
+    section = SECTIONS.get(KINDS[kinds])
+    if section is not None:
+        return own_settings(section, factory)
+    setting: Setting | None = getattr(factory, "setting", None)
+    return {} if setting is None else {setting.name: setting}

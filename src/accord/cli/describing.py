@@ -19,9 +19,9 @@ def describe(
 ) -> None:
     """Show who holds what: samples of each class at each client, sizes, and how unlike the clients are."""
     settings = load_config(config, changes(sets, data_dir=data_dir))
-    from accord.data.describe import describe as count
-    from accord.data.describe import heat_map_png, heat_map_text
+    from accord.data.description import describe as count
     from accord.engine.build import build_data
+    from accord.report.heat_maps import heat_map_png, heat_map_text
 
     data = build_data(settings)
     train, test = count(data), count(data, "test")

@@ -15,9 +15,7 @@ Sets = Annotated[
 Rounds = Annotated[int | None, typer.Option(help="Rounds of communication.")]
 Out = Annotated[str | None, typer.Option(metavar="DIR", help="Folder for runs.")]
 Name = Annotated[str | None, typer.Option(help="The folder's name below --out.")]
-ExecutorName = Annotated[
-    str | None, typer.Option("--executor", help="auto, sequential, processes or batched: how clients are run.")
-]
+ExecutorName = Annotated[str | None, typer.Option("--executor", help="How clients are run; `accord list executors`.")]
 DataDir = Annotated[str | None, typer.Option(metavar="DIR", help="Folder with the data files.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print only where the results are.")]
 

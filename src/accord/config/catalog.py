@@ -10,19 +10,20 @@ from accord.settings import Factory
 
 WHERE = {
     "algorithm": ("accord.algorithms", "ALGORITHMS"),
-    "dataset": ("accord.data.datasets", "DATASETS"),
-    "partition": ("accord.data.partition", "PARTITIONS"),
+    "dataset": ("accord.data.public", "DATASETS"),
+    "partition": ("accord.data.partitions", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
     "measure": ("accord.measures", "MEASURES"),
     "sampler": ("accord.sampling", "SAMPLERS"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
+    "executor": ("accord.executors", "EXECUTORS"),
 }
 
 
 def registry(kind: str) -> Mapping[str, Factory]:
-    """The factories of one kind: algorithm, dataset, partition, transform or model."""
+    """The factories of one kind: one of those in `WHERE`."""
     module, name = WHERE[kind]
     found: Mapping[str, Factory] = getattr(importlib.import_module(module), name)
     return found

@@ -54,12 +54,10 @@ def _out_is_given(config: RunConfig) -> str:
 
 
 @_on("executor", "device")
-def _processes_run_on_the_cpu(config: RunConfig) -> str:
-    if config.executor == "processes" and config.device == "cuda":
-        return "executor = 'processes' does not fit device = 'cuda': use device cpu, or executor batched"
-    if config.executor == "batched" and config.device == "cpu":
-        return "executor = 'batched' needs a GPU: use device cuda, or executor processes"
-    return ""
+def _executor_runs_on_the_device(config: RunConfig) -> str:
+    from accord.executors import misfit  # brings torch and the engine: only when there is something to check
+
+    return "" if config.device == "auto" else misfit(config.executor, config.device)
 
 
 @_on("partition.unseen", "partition.clients")

@@ -110,6 +110,7 @@ class ClientsConfig:
     count: Annotated[int, NOT_NEGATIVE, "number of clients asked in a round; 0: use fraction"] = 0
     sampler: Annotated[str, Named("sampler"), "who is asked: anyone, by data size, or one after another"] = "uniform"
     minimum: Annotated[int, AtLeast(1), "fewest answers that make a round"] = 1
+    tolerate: Annotated[float, FRACTION, "share of those asked that may fail before the run ends"] = 0.0
     drop_rate: Annotated[float, PROPER_FRACTION, "simulated chance that a client does not answer"] = 0.0
 
     def cohort(self, available: int) -> int:
@@ -158,8 +159,7 @@ class RunConfig:
     out: Annotated[str, "folder for runs"] = "runs"
     device: Annotated[Literal["auto", "cpu", "cuda"], "auto: a GPU if there is one"] = "auto"
     executor: Annotated[
-        Literal["auto", "sequential", "processes", "batched"],
-        "clients one after another, on all cores at once, or side by side on a GPU",
+        str, Named("executor", also=("auto",)), "who runs the clients; `accord list executors`; auto: what pays here"
     ] = "auto"
     workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
     precision: Annotated[

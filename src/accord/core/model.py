@@ -7,9 +7,9 @@ one in evaluation mode, so that a frozen model's forward can never write a runni
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,40 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from accord.core.tensors import Tree, is_stacked, ordered
 from accord.errors import ConfigError
-from accord.models.network import Classifier, Fuse
-from accord.models.quick import quick
-from accord.models.stackable import stackable
 
 NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+
+Shape = tuple[int, ...]
+Fuse = Callable[[Tensor], Tensor]  # what to put in the place of the feature maps
+Layers = Callable[[nn.Module], nn.Module]  # exchanges a network's layers for others that compute the same, in place
+
+
+class Classifier(Protocol):
+    """A module whose head and features are known: a `Network`, or any module through `adapt`."""
+
+    head_name: str  # parameters under this prefix are the head's
+    map_shape: Shape | None  # shape of one sample's feature maps, where it is known
+
+    @property
+    def num_features(self) -> int:
+        """D, the length of a feature vector."""
+        ...
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[B, C] logits."""
+        ...
+
+    def features(self, x: Tensor) -> Tensor:
+        """[B, D] features: what the head reads."""
+        ...
+
+    def feature_maps(self, x: Tensor) -> Tensor:
+        """[B, channels, height, width] output of the convolutions."""
+        ...
+
+    def logits_and_features(self, x: Tensor, fuse: Fuse | None = None) -> tuple[Tensor, Tensor]:
+        """Both in one pass; `fuse` changes the feature maps on their way."""
+        ...
 
 
 class Out(NamedTuple):
@@ -84,7 +113,11 @@ class _Maps(nn.Module):
 
 
 class Model:
-    """`network` has `maps`, `neck`, `head` and `logits_and_features` (see `accord.models`)."""
+    """`network` is a `Classifier`.
+
+    Whoever builds the model hands it the `layers` to compute with, such as those that suit its device.
+    `compiled` says that many clients' forwards are to be traced together.
+    """
 
     def __init__(
         self,
@@ -94,6 +127,7 @@ class Model:
         bf16: bool = False,
         channels_last: bool = False,
         compiled: bool = False,
+        layers: Layers | None = None,
     ) -> None:
         if not hasattr(network, "logits_and_features"):
             raise ConfigError(
@@ -102,13 +136,11 @@ class Model:
             )
         network = copy.deepcopy(network).to(device).requires_grad_(False)
         self.device = torch.device(device)
-        self.bf16, self.channels_last, self.compiled = bf16, channels_last, compiled
+        self.bf16, self.channels_last, self.compiled, self.layers = bf16, channels_last, compiled, layers
         self.network = network  # the template
         trained, frozen = copy.deepcopy(network), copy.deepcopy(network)
-        if compiled:
-            trained, frozen = stackable(trained), stackable(frozen)
-        elif self.device.type == "cpu" and not channels_last:
-            trained, frozen = quick(trained), quick(frozen)
+        if layers is not None:
+            trained, frozen = layers(trained), layers(frozen)
         self._train, self._reference, self._maps = _Both(trained), _Both(frozen), _Maps(frozen)
         self._train.train()
         frozen.eval()
@@ -134,8 +166,15 @@ class Model:
         self.num_features = int(getattr(network, "num_features", 0))
 
     def computing(self, network: nn.Module) -> Model:
-        """Another network on the same device, in the same precision and layout."""
-        return Model(network, self.device, bf16=self.bf16, channels_last=self.channels_last, compiled=self.compiled)
+        """Another network on the same device, in the same precision and layout, with the same layers."""
+        return Model(
+            network,
+            self.device,
+            bf16=self.bf16,
+            channels_last=self.channels_last,
+            compiled=self.compiled,
+            layers=self.layers,
+        )
 
     def init(self) -> tuple[Tree, Tree]:
         """Parameters and buffers the module was made with; whoever makes it seeds its initialisers."""

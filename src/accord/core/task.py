@@ -70,7 +70,7 @@ class View(NamedTuple):
 class Part:
     """One idea, client and server half together. Override what is needed; the fields are its configuration."""
 
-    stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced at once (see core/compiling.py)
+    stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced as one (executors/gpu/compiler.py)
 
     @property
     def name(self) -> str:

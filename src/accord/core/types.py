@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -34,6 +35,23 @@ class ClientData(NamedTuple):
     def class_counts(self) -> Tensor:
         """[C] how many training samples of each class the client holds."""
         return torch.bincount(self.y, minlength=self.num_classes)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a federation's data without seeing a sample: all that a model and a method are built from."""
+
+    sample_shape: tuple[int, ...]
+    num_classes: int
+    sizes: np.ndarray[Any, np.dtype[np.int64]]  # [K] training samples of every client
+    unseen: frozenset[int] = frozenset()  # clients that are never asked to train
+
+    @cached_property
+    def members(self) -> list[int]:
+        """The clients that may be asked: those with samples, newcomers aside."""
+        may_train = self.sizes > 0
+        may_train[list(self.unseen)] = False
+        return [int(client) for client in np.flatnonzero(may_train)]
 
 
 class Job(NamedTuple):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from accord.core.types import Facts
 from accord.errors import DataError
 
 Index = npt.NDArray[np.int64]
@@ -162,6 +163,11 @@ class FederatedData:
     def sample_shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.train_pool.x.shape[1:])
+
+    @property
+    def facts(self) -> Facts:
+        """What may be known without the samples."""
+        return Facts(self.sample_shape, self.num_classes, self.sizes, self.unseen)
 
     def on(self, device: torch.device) -> FederatedData:
         """The same federation with its samples in that device's memory."""

@@ -1,4 +1,4 @@
-"""Local train, validation and test parts, and clients kept out of training.
+"""Train, validation and test parts, of a whole data set or of every client, and clients kept out of training.
 
 A client whose test part is empty (fewer than two samples to divide, or none of the test samples of its
 classes left for it) stays in the federation; per-client metrics skip it.
@@ -7,13 +7,43 @@ classes left for it) stays in the federation; per-client metrics skip it.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
+from accord.data.checks import is_finite_number
+from accord.data.dealing import by_owner, in_proportion, owners, rank_within, shuffled_within
 from accord.data.federated import Groups, Index
-from accord.data.partition_checks import is_finite_number
-from accord.data.partition_core import by_owner, in_proportion, owners, rank_within, shuffled_within
 from accord.errors import ConfigError, DataError
 
 SHARED_LIMIT = 20_000_000  # index entries, 160 MB
+
+
+def stratified(
+    strata: npt.NDArray[np.integer], fraction: float, rng: np.random.Generator, spread: Index | None = None
+) -> tuple[Index, Index]:
+    """A data set without a test part: positions to keep and positions to set aside for testing, both ascending.
+
+    Of a stratum of n samples `fraction * n` are set aside, rounded, but at least one and never all; a single
+    sample is kept. With `spread` (a label per sample) those set aside are also spread evenly over its values,
+    as far as whole numbers allow: a systematic sample, at equal steps from a random start, of the samples
+    sorted by it.
+    """
+    if not 0 < fraction < 1:
+        raise DataError(f"the test fraction must lie between 0 and 1, got {fraction}")
+    shuffled = rng.permutation(len(strata))
+    keys = (strata[shuffled],) if spread is None else (spread[shuffled], strata[shuffled])
+    order = shuffled[np.lexsort(keys)]  # by stratum, then by spread, then at random
+    _, counts = np.unique(strata, return_counts=True)
+    aside = np.zeros(len(strata), dtype=bool)
+    start = 0
+    for n in counts.tolist():
+        taken = min(max(1, int(fraction * n + 0.5)), n - 1)
+        if taken:
+            steps = (np.arange(taken) + rng.random()) * (n / taken)
+            aside[order[start + np.minimum(steps.astype(np.int64), n - 1)]] = True
+        start += n
+    if not aside.any():
+        raise DataError("no stratum has two samples, so no test data can be set aside; give test data")
+    return np.flatnonzero(~aside).astype(np.int64), np.flatnonzero(aside).astype(np.int64)
 
 
 def nothing(clients: int) -> Groups:
@@ -21,7 +51,7 @@ def nothing(clients: int) -> Groups:
     return Groups(np.zeros(0, dtype=np.int64), np.zeros(clients + 1, dtype=np.int64))
 
 
-def hold_out(groups: Groups, fraction: float, rng: np.random.Generator) -> tuple[Groups, Groups]:
+def holdout(groups: Groups, fraction: float, rng: np.random.Generator) -> tuple[Groups, Groups]:
     """Divide every client's samples at random: what stays, and what is held out.
 
     round(fraction * n) samples are held out (halves up), but never the last one: a client with one sample

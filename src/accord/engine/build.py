@@ -11,19 +11,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from accord.algorithms import ALGORITHMS
+from accord.config import catalog
 from accord.core.algorithm import Algorithm, Setup
-from accord.core.compiling import check_compiler
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import OPTIMIZERS, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.tensors import finite
-from accord.data.datasets import load_dataset
-from accord.data.federate import federate, subset
+from accord.core.types import Facts
+from accord.data.division import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
+from accord.data.public import load_dataset
 from accord.errors import ConfigError, DataError
-from accord.models import MODELS
+from accord.executors import check_compiles
+from accord.executors.gpu.compiler import check_compiler
+from accord.executors.kernels import layers_for
 from accord.sampling import SAMPLERS
 
 if TYPE_CHECKING:
@@ -114,42 +116,40 @@ def fits(data: FederatedData, device: torch.device, share: float = 0.1) -> bool:
     return held <= share * torch.cuda.mem_get_info(device)[0]
 
 
-def build_model(config: RunConfig, data: FederatedData, network: nn.Module | None, device: torch.device) -> Model:
+def build_model(config: RunConfig, facts: Facts, network: nn.Module | None, device: torch.device) -> Model:
     """The named model, drawn from the run's seed; or the user's own, with the weights it came with."""
     if config.compile:
-        if config.executor not in ("auto", "batched"):
-            raise ConfigError(
-                f"compile = true is for clients side by side, and executor = {config.executor!r} has none: "
-                "use executor = 'auto' or 'batched', or set compile to false"
-            )
+        check_compiles(config.executor)
         check_compiler(device)
-    form = {
+    form: dict[str, Any] = {
         "bf16": config.precision == "bf16",
         "channels_last": config.channels_last,
         "compiled": config.compile,
+        "layers": layers_for(device, channels_last=config.channels_last, compiled=config.compile),
     }
     if network is not None:
         return Model(network, device, **form)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Key(config.seed).number("model"))
-        made = MODELS[config.model.name](data.sample_shape, data.num_classes, **config.model.options)
+        made = catalog.registry("model")[config.model.name](
+            facts.sample_shape, facts.num_classes, **config.model.options
+        )
     return Model(made, device, **form)
 
 
-def build_setup(config: RunConfig, data: FederatedData, model: Model) -> Setup:
+def build_setup(config: RunConfig, facts: Facts, model: Model) -> Setup:
     """The settings every method of a comparison shares."""
     local = config.local
     free = local.last_batch == "auto"
     policy: Any = ("fill" if model.couples_batch else "pad") if free else local.last_batch
-    members = int((data.sizes > 0).sum()) - len(data.unseen)
     return Setup(
         model=model,
         optimizer=_optimizer(config),
         plan=Plan(local.epochs, local.steps, local.batch_size, policy),
         schedule=Schedule(local.lr, local.schedule, local.decay, local.decay_every, local.min_lr, config.rounds),
-        sampler=SAMPLERS[config.clients.sampler](config.clients.cohort(members)),
-        num_clients=len(data) - len(data.unseen),
-        num_classes=data.num_classes,
+        sampler=SAMPLERS[config.clients.sampler](config.clients.cohort(len(facts.members))),
+        num_clients=len(facts.sizes) - len(facts.unseen),
+        num_classes=facts.num_classes,
         rounds=config.rounds,
         clip=local.clip,
         free_last_batch=free,
@@ -163,4 +163,5 @@ def _optimizer(config: RunConfig) -> Optimizer:
 
 def build_algorithm(config: RunConfig, setup: Setup) -> Algorithm:
     """The named method with its own settings."""
-    return ALGORITHMS[config.algorithm.name](setup, **config.algorithm.options)
+    made: Algorithm = catalog.registry("algorithm")[config.algorithm.name](setup, **config.algorithm.options)
+    return made

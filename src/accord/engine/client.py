@@ -59,14 +59,57 @@ class Executor(Protocol):
         ...
 
 
+class Home(Protocol):
+    """Where clients live, as far as running one of them goes. A node on a network is home to one client."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    def client_data(self, client: int) -> ClientData:
+        """The client's own samples on the device."""
+        ...
+
+    def draws(self, client: int, task: str, round: int) -> Draws:
+        """The client's random numbers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A client's random numbers for one task in one round; each purpose has its own."""
+
+    key: Key
+    task: str
+    round: int
+    client: int
+
+    def order(self) -> np.random.Generator:
+        """Which samples come in which batch."""
+        return self.key.at(f"order.{self.task}", self.round, self.client)
+
+    def noise(self) -> np.random.Generator:
+        """What the parts ask for."""
+        return self.key.at(f"noise.{self.task}", self.round, self.client)
+
+    def torch_seed(self) -> int:
+        """For torch's own generator (dropout)."""
+        return self.key.number(f"torch.{self.task}", self.round, self.client)
+
+
 @dataclass(frozen=True)
 class Site:
-    """Where clients live: their data, the run's key, the device."""
+    """Home to all clients of a simulation: their data, the run's key, the device."""
 
     data: FederatedData
     key: Key
     device: torch.device
     with_test: bool = False  # hand clients their own test data (personal accuracy)
+
+    def draws(self, client: int, task: str, round: int) -> Draws:
+        """By address."""
+        return Draws(self.key, task, round, client)
 
     def client_data(self, client: int) -> ClientData:
         """A client's own samples on the device."""
@@ -77,7 +120,7 @@ class Site:
 
 
 def run_client(
-    site: Site,
+    site: Home,
     task: Task,
     request: Request,
     work: Work,
@@ -88,11 +131,11 @@ def run_client(
     `epoch_end` looks at the carry before the first step and after each epoch (plans by epochs only).
     """
     client, round = work.client, request.round
-    data = site.client_data(client)
-    batches = task.plan.schedule(site.key.at(f"order.{request.task}", round, client), len(data.y))
+    data, draws = site.client_data(client), site.draws(client, request.task, round)
+    batches = task.plan.schedule(draws.order(), len(data.y))
     widest = max((len(batch) for batch in batches), default=0)
-    draws = task.noise(site.key.at(f"noise.{request.task}", round, client), len(batches), widest)
-    noise = {name: as_tensor(values, site.device) for name, values in draws.items()}
+    drawn = task.noise(draws.noise(), len(batches), widest)
+    noise = {name: as_tensor(values, site.device) for name, values in drawn.items()}
     info: Tree = {
         "client": torch.tensor(client),
         "round": torch.tensor(round),
@@ -107,7 +150,7 @@ def run_client(
     # Dropout draws from torch's own generator: seed it by address, and leave the caller's untouched.
     devices = [site.device] if site.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.no_grad():
-        seed_torch(site.key.number(f"torch.{request.task}", round, client), site.device)
+        seed_torch(draws.torch_seed(), site.device)
         carry = task.begin(job)
         per_epoch = max(len(batches) // max(task.plan.epochs, 1), 1)
         if epoch_end is not None:

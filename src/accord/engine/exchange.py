@@ -1,17 +1,86 @@
-"""The door between a method's `round` and an executor: memory in and out, byte counts, drop-outs."""
+"""The door between a method's `round` and whoever runs the clients: memory in and out, byte counts, who is missing.
+
+`collect` is the policy for answers, the same for a simulation and for nodes on a network; `LocalExchange` is the door
+to an executor on this machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
-from accord.core.types import Replies
-from accord.engine.client import Executor, Request, Work
+from accord.core.types import Exchange, Replies
+from accord.engine.client import Answer, Executor, Request, Work
 from accord.engine.store import ClientStore
 from accord.errors import DivergedError, RunError
+
+DROPPED_OUT = "dropped out (simulated)"
+
+
+class RoundExchange(Exchange, Protocol):
+    """An `Exchange` that lives for one round and counts what passes."""
+
+    bytes_up: int
+    bytes_down: int
+    missing: dict[int, str]
+
+
+class EmptyRound(Exception):  # noqa: N818 - nothing is wrong with the run
+    """Too few clients took part to make a round, and nobody failed: it is skipped, and the run goes on."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which answers make an exchange.
+
+    At least `minimum` clients must answer. Of those asked, a share of `tolerate` may fail; more end the run. Clients
+    that drop out are no failures. One whose training diverged ends a simulation, where it can be looked into, and is
+    left out of a real federation (`diverged_ends`), where it cannot.
+    """
+
+    minimum: int = 1
+    tolerate: float = 0.0
+    diverged_ends: bool = True
+
+
+def collect(
+    task: str, round: int, asked: Sequence[int], answers: Iterable[Answer], policy: Policy, absent: Mapping[int, str]
+) -> tuple[list[Answer], dict[int, str]]:
+    """The good answers ordered by client id, and who is missing, with the reason; `absent` were never reached."""
+    missing = {client: absent[client] for client in sorted(absent)}
+    good: list[Answer] = []
+    failed = 0
+    for answer in sorted(answers, key=lambda answer: answer.client):
+        if answer.fatal and policy.diverged_ends:
+            raise DivergedError(answer.error)
+        if answer.result is None:
+            missing[answer.client] = answer.error
+            failed += 1
+        else:
+            good.append(answer)
+    if failed > math.floor(policy.tolerate * len(asked) + 1e-9):
+        reasons = "\n".join(f"client {c}: {why.strip()}" for c, why in missing.items() if c not in absent)
+        raise RunError(
+            f"round {round + 1}: {failed} of {len(asked)} clients failed in task {task!r}, and at most "
+            f"{100 * policy.tolerate:g} % may (clients.tolerate): mend the cause, or raise clients.tolerate to go on "
+            f"without them.\n{_shortened(reasons)}"
+        )
+    if len(good) < max(1, min(policy.minimum, len(asked))):
+        raise EmptyRound(
+            f"{len(good)} of {len(asked)} clients answered task {task!r}, at least {max(1, policy.minimum)} are needed "
+            "(clients.minimum)"
+        )
+    return good, missing
+
+
+def _shortened(text: str, limit: int = 4000) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}\n..."
 
 
 class LocalExchange:
@@ -25,48 +94,41 @@ class LocalExchange:
         round: int,
         lr: float,
         *,
-        minimum: int = 1,
+        policy: Policy | None = None,
         drop_rate: float = 0.0,
         keep_memory: bool = True,
     ) -> None:
         self.executor, self.store, self.key = executor, store, key
         self.round, self.lr = round, lr
-        self.minimum, self.drop_rate, self.keep_memory = minimum, drop_rate, keep_memory
+        self.policy, self.drop_rate, self.keep_memory = policy or Policy(), drop_rate, keep_memory
         self.bytes_down = self.bytes_up = 0
         self.missing: dict[int, str] = {}
+        self._exchanges = 0
 
     def __call__(
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
     ) -> Replies:
         """Run `task` on `clients` and return what came back, ordered by client id."""
         private = private or {}
-        reached = [client for client in sorted(clients) if not self._drops(task, client)]
+        absent = {client: DROPPED_OUT for client in sorted(clients) if self._drops(task, client)}
+        reached = [client for client in sorted(clients) if client not in absent]
         works = [Work(client, private.get(client, {}), self.store.get(client)) for client in reached]
         self.bytes_down += len(works) * num_bytes(shared) + sum(num_bytes(work.private) for work in works)
         answers = self.executor.run(Request(task, self.round, self.lr, shared, works)) if works else []
-        answers.sort(key=lambda answer: answer.client)
-
-        missing = dict.fromkeys(sorted(set(clients).difference(reached)), "dropped out (simulated)")
-        for answer in answers:
-            if answer.fatal:
-                raise DivergedError(answer.error)
-            if answer.result is None:
-                missing[answer.client] = answer.error
-        good = [answer for answer in answers if answer.result is not None]
-        if len(good) < max(1, min(self.minimum, len(clients))):
-            reasons = "\n".join(f"client {client}: {why}" for client, why in list(missing.items())[:3])
-            raise RunError(
-                f"round {self.round + 1}: {len(good)} of {len(clients)} clients answered task {task!r}, "
-                f"at least {max(1, self.minimum)} are needed (clients.minimum).\n{reasons}"
-            )
+        try:
+            good, missing = collect(task, self.round, clients, answers, self.policy, absent)
+        except EmptyRound:
+            self.missing |= absent | {a.client: a.error for a in answers if a.result is None}
+            raise
+        self.missing |= missing
         results = []
         for answer in good:
             assert answer.result is not None
             self.bytes_up += num_bytes(answer.result.reply)
             if self.keep_memory:
-                self.store.put(answer.client, self.round, answer.result.memory)
+                self.store.put(answer.client, (self.round + 1, self._exchanges), answer.result.memory)
             results.append(answer.result)
-        self.missing |= missing
+        self._exchanges += 1
         ids = tuple(answer.client for answer in good)
         return Replies(ids, tuple(results), torch.tensor(self.store.sizes[list(ids)]), missing)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,10 @@ def versions() -> dict[str, str]:
     }
 
 
-def new_folder(config: RunConfig) -> Path:
+def new_folder(config: RunConfig, data_name: str) -> Path:
     """`out/name`, or a name made from algorithm, data and seed with a number when it is taken."""
     out = Path(config.out)
-    base = config.name or f"{config.algorithm.name}-{config.data.name}-s{config.seed}"
+    base = config.name or f"{config.algorithm.name}-{plain_name(data_name)}-s{config.seed}"
     candidates = [out / base] if config.name else [out / base, *(out / f"{base}-{n}" for n in range(2, 10000))]
     for folder in candidates:
         try:
@@ -52,6 +53,11 @@ def new_folder(config: RunConfig) -> Path:
         f"the run folder {candidates[0]} exists already: choose another name, or go on with it by "
         f"`accord resume {candidates[0]}`"
     )
+
+
+def plain_name(name: str) -> str:
+    """A data set's name as a part of a folder's name."""
+    return re.sub(r"[^\w.+=,@-]+", "_", name)[:80] or "data"
 
 
 class RunLogs:

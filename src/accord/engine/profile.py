@@ -21,9 +21,9 @@ from accord.engine.build import choose_device
 from accord.engine.checkpoint import Checkpoints
 from accord.engine.client import Site
 from accord.engine.run import run
-from accord.engine.sequential import Sequential
 from accord.engine.store import ClientStore
 from accord.errors import ConfigError
+from accord.executors.sequential import Sequential
 from accord.measures import Evaluator
 from accord.observe import Observer
 

@@ -1,7 +1,7 @@
 """What clients remember between rounds: in memory, on disk when it grows past a limit.
 
-Each version of a client's memory is one immutable file named by client and round, so a checkpoint only writes the
-clients that changed, and an older checkpoint stays whole.
+Each version of a client's memory is one immutable file named by client, round and exchange within the round, so a
+checkpoint only writes the clients that changed, and an older checkpoint stays whole.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from accord.errors import CheckpointError
 from accord.wire.codec import decode, encode
 
 Manifest = dict[str, list[str]]  # client -> [file name, sha256]
+Version = tuple[int, int]  # the round (from 1) and the exchange within it (from 0) that made it
 
 
 class ClientStore:
@@ -29,7 +30,7 @@ class ClientStore:
         self.folder, self.sizes, self.limit = folder, sizes, limit_bytes
         self._held: OrderedDict[int, Trees] = OrderedDict()
         self._bytes = 0
-        self._version: dict[int, int] = {}  # the round of the last change
+        self._version: dict[int, Version] = {}  # of the last change
         self._files: dict[int, list[str]] = {}  # [name, sha256] of the version on disk, where it is the latest
 
     def __len__(self) -> int:
@@ -50,12 +51,12 @@ class ClientStore:
         self._hold(client, memory)
         return memory
 
-    def put(self, client: int, round: int, memory: Mapping[str, Any]) -> None:
+    def put(self, client: int, version: Version, memory: Mapping[str, Any]) -> None:
         """Trees the client returned replace those of the same name; the others stay."""
         new = ordered_trees({**(self.get(client) or {}), **memory})
         if not new and client not in self._version:
             return  # a method without memory leaves no trace of who was asked
-        self._version[client] = round + 1
+        self._version[client] = version
         self._files.pop(client, None)
         self._hold(client, new)
 
@@ -101,7 +102,8 @@ class ClientStore:
 
     def _write(self, client: int) -> None:
         data = encode(self._held[client])
-        name = f"{client}-{self._version[client]}.safetensors"
+        round, exchange = self._version[client]
+        name = f"{client}-{round}.{exchange}.safetensors"
         write_atomic(self.folder / name, data)
         self._files[client] = [name, hashlib.sha256(data).hexdigest()]
 
@@ -119,5 +121,6 @@ class ClientStore:
         return data
 
 
-def _version_of(name: str) -> int:
-    return int(name.removesuffix(".safetensors").split("-")[1])
+def _version_of(name: str) -> Version:
+    round, exchange = name.removesuffix(".safetensors").split("-")[1].split(".")
+    return int(round), int(exchange)

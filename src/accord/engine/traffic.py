@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from accord.config import RunConfig
-from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
-from accord.core.types import Replies, World
-from accord.engine.build import build_algorithm, build_data, build_model, build_setup, choose_device
-from accord.engine.client import Site
-from accord.engine.exchange import LocalExchange
-from accord.engine.sequential import Sequential
-from accord.engine.store import ClientStore
+from accord.core.types import Exchange, Replies
+from accord.engine.federation import Federation
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class Parcel:
 class _Counting:
     """An exchange that notes what passes, for the first client of each call."""
 
-    def __init__(self, inner: LocalExchange, phase: str, parcels: list[Parcel]) -> None:
+    def __init__(self, inner: Exchange, phase: str, parcels: list[Parcel]) -> None:
         self.inner, self.phase, self.parcels = inner, phase, parcels
 
     def __call__(
@@ -51,20 +44,17 @@ class _Counting:
 
 
 def measure_traffic(config: RunConfig) -> list[Parcel]:
-    """The parcels of a client's round under this configuration. Nothing is written, next to nothing is trained."""
-    config = replace(config, local=replace(config.local, steps=1))
-    data = build_data(config)
-    device = choose_device("cpu")
-    model = build_model(config, data, None, device)
-    algorithm = build_algorithm(config, build_setup(config, data, model))
-    key = Key(config.seed)
-    executor = Sequential(Site(data, key, device), algorithm.tasks)
-    members = [k for k in range(len(data)) if data.sizes[k] > 0 and k not in data.unseen]
-    world = World(0, members, data.sizes, key)
+    """The parcels of a client's round under this configuration; none where all data is pooled, as then nobody sends.
+
+    Nothing is written, next to nothing is trained.
+    """
+    local, clients = replace(config.local, steps=1), replace(config.clients, drop_rate=0.0)
+    config = replace(config, local=local, clients=clients, device="cpu", executor="sequential", compile=False)
+    federation = Federation.build(config)
+    executor = federation.executor()
     parcels: list[Parcel] = []
-    with tempfile.TemporaryDirectory() as folder:
-        store = ClientStore(Path(folder), data.sizes, 1 << 30)
-        inner = LocalExchange(executor, store, key, 0, algorithm.schedule.at(0))
-        state = algorithm.start(algorithm.init(world), world, _Counting(inner, "start", parcels))
-        algorithm.round(state, world, _Counting(inner, "round", parcels))
-    return parcels
+    with federation.memory() as store:
+        exchange = federation.exchange(executor, store, 0)
+        state = federation.first_state(_Counting(exchange, "start", parcels))
+        federation.algorithm.round(state, federation.world(0), _Counting(exchange, "round", parcels))
+    return [] if federation.algorithm.pools_data else parcels

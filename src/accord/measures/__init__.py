@@ -7,13 +7,14 @@ A `Measure` says how it is switched on, what it writes into the records, and whi
 from accord.measures.column import Column
 from accord.measures.evaluator import Evaluator
 from accord.measures.measure import MEASURES, Measure, Record, switch
-from accord.measures.metric import Metric, as_measure, metric
+from accord.measures.metric import Function, Metric, as_measure, metric
 from accord.measures.scene import Moment, Scene
 
 __all__ = [
     "MEASURES",
     "Column",
     "Evaluator",
+    "Function",
     "Measure",
     "Metric",
     "Moment",

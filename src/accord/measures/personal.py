@@ -46,7 +46,7 @@ class Personal(Measure):
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """Of the round's clients, after their training."""
-        return {"personal": _shares(moment.replies, "personal_correct")}
+        return {"personal": _shares(moment.replies, "personal_correct")} if len(moment.replies) else {}
 
     def end(self, scene: Scene, state: State, ask: Ask) -> Record:
         """Of all clients, before and after one more round of their training."""

@@ -1,9 +1,10 @@
 """Networks by name, and `adapt` for your own."""
 
+from accord.core.model import Classifier
 from accord.models import cct, cnn, mlp, resnet, vgg
 from accord.models.adapt import Adapted, adapt
 from accord.models.describe import Layer, count_parameters, layers, table
-from accord.models.network import Classifier, Network
+from accord.models.network import Network
 from accord.models.registry import MODELS
 
 __all__ = [

@@ -15,8 +15,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from accord.core.model import Fuse, Shape
 from accord.errors import ConfigError, nearest
-from accord.models.network import Fuse, Shape
 from accord.models.shapes import evaluating
 
 

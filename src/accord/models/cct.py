@@ -13,8 +13,9 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
+from accord.core.model import Shape
 from accord.models.blocks import drop_layer
-from accord.models.network import Network, Shape
+from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import image_channels, map_shape
 from accord.settings import PROPER_FRACTION

@@ -13,8 +13,9 @@ from typing import Annotated
 
 from torch import nn
 
+from accord.core.model import Shape
 from accord.models.blocks import dense, drop_layer
-from accord.models.network import Network, Shape
+from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import image_channels, map_shape
 from accord.settings import PROPER_FRACTION

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from accord.models.network import Shape
+from accord.core.model import Shape
 from accord.models.shapes import evaluating
 
 

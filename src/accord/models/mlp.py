@@ -7,9 +7,10 @@ from typing import Annotated
 
 from torch import nn
 
+from accord.core.model import Shape
 from accord.errors import ConfigError
 from accord.models.blocks import dense, drop_layer, positive
-from accord.models.network import Network, Shape
+from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import flat_length
 from accord.settings import PROPER_FRACTION, AtLeast

@@ -8,41 +8,9 @@ All randomness of a forward pass sits in `nn.Dropout` modules, so it can be foun
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 from torch import Tensor, nn
 
-Shape = tuple[int, ...]
-Fuse = Callable[[Tensor], Tensor]  # what to put in the place of the feature maps
-
-
-class Classifier(Protocol):
-    """A module whose head and features are known: a `Network`, or any module through `adapt`."""
-
-    head_name: str  # parameters under this prefix are the head's
-    map_shape: Shape | None  # shape of one sample's feature maps, where it is known
-
-    @property
-    def num_features(self) -> int:
-        """D, the length of a feature vector."""
-        ...
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[B, C] logits."""
-        ...
-
-    def features(self, x: Tensor) -> Tensor:
-        """[B, D] features: what the head reads."""
-        ...
-
-    def feature_maps(self, x: Tensor) -> Tensor:
-        """[B, channels, height, width] output of the convolutions."""
-        ...
-
-    def logits_and_features(self, x: Tensor, fuse: Fuse | None = None) -> tuple[Tensor, Tensor]:
-        """Both in one pass; `fuse` changes the feature maps on their way."""
-        ...
+from accord.core.model import Fuse, Shape
 
 
 class Network(nn.Module):

@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
+from accord.core.model import Shape
 from accord.errors import ConfigError
 from accord.models.blocks import choice, positive
-from accord.models.network import Network, Shape
+from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import image_channels, map_shape
 from accord.settings import Range

@@ -10,8 +10,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from accord.core.model import Shape
 from accord.errors import ConfigError
-from accord.models.network import Shape
 
 LARGEST_SIDE = 1024  # how far the error message looks for the smallest image that fits
 

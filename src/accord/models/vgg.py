@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from accord.models.network import Network, Shape
+from accord.core.model import Shape
+from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import image_channels, map_shape
 

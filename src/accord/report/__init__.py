@@ -1,7 +1,8 @@
-"""Tables and pictures of finished runs."""
+"""Tables and pictures of finished runs, and drawings of who holds what."""
 
 from __future__ import annotations
 
+from accord.report.heat_maps import heat_map_png, heat_map_text
 from accord.report.plots import curves
 from accord.report.runs import read_metrics, read_summary
 from accord.report.tables import Estimate, Row, aggregate, as_json, markdown, rich_table, run_lines
@@ -12,6 +13,8 @@ __all__ = [
     "aggregate",
     "as_json",
     "curves",
+    "heat_map_png",
+    "heat_map_text",
     "markdown",
     "read_metrics",
     "read_summary",

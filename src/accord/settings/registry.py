@@ -38,7 +38,7 @@ class Registry(Mapping[str, T], Generic[T]):
             if name in self._entries:
                 raise ConfigError(f"the {self.kind} {name!r} is registered already; choose another name")
             if inspect.isfunction(entry):
-                entry = cast(T, checked(entry, f"{self.kind} {name}"))
+                entry = cast(T, checked(entry, f"{self.kind} {name!r}"))
             self._entries[name] = entry
             self._facts[name] = facts
             return entry
@@ -91,14 +91,10 @@ def checked(factory: Callable[..., Any], what: str) -> Callable[..., Any]:
         except TypeError:
             return factory(*args, **given)  # says itself what is wrong with them
         by_place = {name: value for name, value in bound.arguments.items() if name in settings}
-        others = {name: value for name, value in given.items() if name not in settings and _takes(factory, name)}
+        free = inspect.signature(factory).parameters.keys() - bound.arguments.keys() - settings.keys()
+        others = {name: value for name, value in given.items() if name in free}
         fitting = check(what, settings, {**by_place, **{k: v for k, v in given.items() if k not in others}})
         bound.arguments.update({name: fitting.pop(name) for name in by_place})
         return factory(*bound.args, **others, **fitting)
 
     return call
-
-
-def _takes(factory: Callable[..., Any], name: str) -> bool:
-    """Whether `name` is an argument that is no setting."""
-    return name in inspect.signature(factory).parameters

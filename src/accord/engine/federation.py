@@ -1,0 +1,154 @@
+"""A federation: its data, model and method, built once, checked before anything is written.
+
+`run`, `resume`, `explain`, `profile`, studies, tests and notebooks all work with it:
+
+    federation = accord.Federation.build(config)            # or with data= and model= of your own
+    executor = federation.executor()
+    with federation.memory() as store:                      # what clients remember
+        exchange = federation.exchange(executor, store, round=0)
+        state = federation.first_state(exchange)
+        state, replies = federation.algorithm.round(state, federation.world(0), exchange)
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from accord.config import RunConfig
+from accord.core.algorithm import Algorithm
+from accord.core.keys import Key
+from accord.core.model import Model
+from accord.core.types import Exchange, Facts, State, World
+from accord.data.federated import Dataset, FederatedData
+from accord.engine.build import (
+    build_algorithm,
+    build_data,
+    build_model,
+    build_setup,
+    check_data,
+    choose_device,
+    fits,
+    judged_on_validation,
+    pooled,
+)
+from accord.engine.checkpoint import to_device
+from accord.engine.client import Executor, Site
+from accord.engine.exchange import LocalExchange, Policy
+from accord.engine.identity import Identity, identity
+from accord.engine.store import ClientStore
+from accord.executors import make_executor
+
+
+def _unobserved(done: int, total: int) -> None:
+    """Nobody wants to know how many clients have answered."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything a run needs, and nothing that changes while it goes on."""
+
+    algorithm: Algorithm
+    data: FederatedData
+    model: Model
+    config: RunConfig
+
+    @classmethod
+    def build(
+        cls, config: RunConfig, data: FederatedData | Dataset | None = None, model: nn.Module | None = None
+    ) -> Federation:
+        """From a configuration; `data` and `model` replace its own, for data and networks that have no name."""
+        device = choose_device(config.device)
+        divided = data if isinstance(data, FederatedData) else build_data(config, data)
+        check_data(divided)
+        if config.evaluate.split == "validation":
+            divided = judged_on_validation(divided)
+        made = build_model(config, divided.facts, model, device)
+        algorithm = build_algorithm(config, build_setup(config, divided.facts, made))
+        return cls(algorithm, divided, made, config)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.model.device
+
+    @cached_property
+    def key(self) -> Key:
+        """Of everything random in it."""
+        return Key(self.config.seed)
+
+    @cached_property
+    def train_data(self) -> FederatedData:
+        """What clients train on: their own data, or all of it in one place where the method wants that."""
+        return pooled(self.data) if self.algorithm.pools_data else self.data
+
+    @cached_property
+    def judged(self) -> FederatedData:
+        """What models are judged on, where the model is: on a GPU, unless it would take much of its memory."""
+        return self.data.on(self.device) if fits(self.data, self.device) else self.data
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What is known of the clients that train."""
+        return self.train_data.facts
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Of its data and network: what a run is resumed with must have the same."""
+        return identity(self.data, self.model)
+
+    def world(self, round: int) -> World:
+        """What the server knows in `round`."""
+        return World(round, self.facts.members, self.facts.sizes, self.key)
+
+    def site(self, *, with_test: bool = False) -> Site:
+        """Home to all its clients; `with_test` hands them their own test data."""
+        return Site(self.train_data, self.key, self.device, with_test)
+
+    def executor(self, done: Callable[[int, int], None] = _unobserved, *, with_test: bool = False) -> Executor:
+        """Whoever runs its clients; `done` is told how many have answered."""
+        return make_executor(
+            self.config.executor,
+            self.site(with_test=with_test),
+            self.algorithm.tasks,
+            clients=len(self.facts.members),
+            workers=self.config.workers,
+            done=done,
+        )
+
+    @contextmanager
+    def memory(self, folder: Path | None = None) -> Iterator[ClientStore]:
+        """What its clients remember, in `folder` where it outgrows the RAM; without one, in a passing folder."""
+        limit = self.config.checkpoint.memory_limit_mb << 20
+        if folder is not None:
+            yield ClientStore(folder, self.facts.sizes, limit)
+            return
+        with tempfile.TemporaryDirectory(prefix="accord-memory-") as passing:
+            yield ClientStore(Path(passing), self.facts.sizes, limit)
+
+    def exchange(self, executor: Executor, store: ClientStore, round: int, *, rehearsal: bool = False) -> LocalExchange:
+        """The door to the clients in `round`. In a `rehearsal` everybody answers and nobody keeps anything."""
+        clients = self.config.clients
+        policy = Policy(minimum=clients.minimum, tolerate=clients.tolerate)
+        return LocalExchange(
+            executor,
+            store,
+            self.key,
+            round,
+            self.algorithm.schedule.at(round),
+            policy=replace(policy, minimum=1) if rehearsal else policy,
+            drop_rate=0.0 if rehearsal else clients.drop_rate,
+            keep_memory=not rehearsal,
+        )
+
+    def first_state(self, exchange: Exchange) -> State:
+        """The server's state before the first round; what a method prepares with its clients included."""
+        world = self.world(0)
+        return self.algorithm.start(to_device(self.algorithm.init(world), self.device), world, exchange)

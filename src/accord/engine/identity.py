@@ -1,0 +1,169 @@
+"""What a run was made of, so that it goes on with the same data and the same network or not at all.
+
+`identity.json` in the run's folder holds a name, counts and digests of the data, the structure of the network and what
+it computes for one fixed input. The weights are not compared: they are the checkpoint's.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from accord.core.model import Classifier, Model
+from accord.data.federated import FederatedData, Groups, Pool
+from accord.engine.files import write_atomic
+from accord.errors import CheckpointError
+
+FILE = "identity.json"
+PROBES = 2  # samples a network is tried with
+SHOWN = 16  # of its answers that are kept
+NEAR = 1e-2  # how far answers may differ: machines round differently, other functions are further off
+
+Identity = dict[str, Any]
+
+
+def identity(data: FederatedData, model: Model) -> Identity:
+    """Of a federation's data and network."""
+    return {"data": data_identity(data), "network": network_identity(model.network, data.sample_shape)}
+
+
+def data_identity(data: FederatedData) -> Identity:
+    """Names and counts for people to read, digests for the rest."""
+    return {
+        "name": data.name,
+        "classes": data.num_classes,
+        "sample": list(data.sample_shape),
+        "clients": len(data),
+        "unseen": sorted(int(client) for client in data.unseen),
+        "train_samples": len(data.train_pool),
+        "test_samples": len(data.test_pool),
+        "train_values": _digest(_pool(data.train_pool)),
+        "test_values": _digest(_pool(data.test_pool)),
+        "division": _digest(part for groups in (data.train, data.validation, data.test) for part in _groups(groups)),
+        "changed_inputs": _digest(_transformed(data)),
+    }
+
+
+def network_identity(network: nn.Module, sample_shape: tuple[int, ...]) -> Identity:
+    """Its layers and parameters, and the answers of a copy with weights that depend on nothing but their names."""
+    layers = [f"{name}: {type(m).__name__}({m.extra_repr()})" for name, m in network.named_modules() if name]
+    values = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in network.state_dict().items()]
+    return {"layers": layers, "values": values, "answers": _answers(network, sample_shape)}
+
+
+def keep(folder: Path, found: Identity) -> None:
+    """Write it into a new run's folder."""
+    write_atomic(folder / FILE, json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def compare(folder: Path, found: Identity) -> None:
+    """Refuse to go on with other data, or another network, than the run began with."""
+    try:
+        known = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if not isinstance(known, dict):
+            raise ValueError("not a record")
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{folder / FILE} cannot be read ({error}), so it is not known what data and network this run began with: "
+            "restore the file, or start a new run"
+        ) from error
+    differences = [*_differences("data", known, found), *_differences("network", known, found)]
+    if differences:
+        raise CheckpointError(
+            f"{folder} began with other data or another network: {'; '.join(differences[:4])}. Give the same data and "
+            "network again (accord.resume(folder, data=..., model=...)), or start a new run."
+        )
+
+
+def _differences(section: str, known: Mapping[str, Any], found: Identity) -> Iterator[str]:
+    before, now = known.get(section), found[section]
+    if not isinstance(before, dict):
+        yield f"its {section} is not recorded"
+        return
+    for name, value in now.items():
+        was = before.get(name)
+        if name == "answers":
+            if not _near(was, value):
+                yield "the network computes something else"
+        elif was != value:
+            yield _difference(section, name, was, value)
+
+
+def _difference(section: str, name: str, was: object, now: object) -> str:
+    if isinstance(was, list) and isinstance(now, list):
+        gone = [item for item in was if item not in now][:2]
+        new = [item for item in now if item not in was][:2]
+        return f"{section} {name}: {gone or 'nothing'} became {new or 'nothing'}"
+    digests = isinstance(now, str) and len(now) == 64
+    return f"{section} {name.replace('_', ' ')} differ" if digests else f"{section} {name} was {was!r}, is {now!r}"
+
+
+def _near(was: object, now: list[float | None]) -> bool:
+    if not isinstance(was, list) or len(was) != len(now):
+        return False
+    for a, b in zip(was, now, strict=True):
+        if a is None or b is None:
+            if a is not b:
+                return False
+        elif not isinstance(a, (int, float)) or not math.isclose(a, b, rel_tol=NEAR, abs_tol=NEAR):
+            return False
+    return True
+
+
+def _answers(network: nn.Module, sample_shape: tuple[int, ...]) -> list[float | None]:
+    """A few outputs for inputs and weights drawn from a fixed seed; None where they are no finite numbers."""
+    generator = torch.Generator().manual_seed(0)
+    probe = copy.deepcopy(network).cpu().float().eval()
+    for _, tensor in sorted(probe.state_dict().items()):
+        if tensor.is_floating_point():
+            scale = 1 / math.sqrt(max(tensor[0].numel(), 1)) if tensor.dim() > 1 else 0.1
+            drawn = torch.rand(tensor.shape, generator=generator)
+            tensor.copy_(scale * (2 * drawn - 1) if tensor.dim() > 1 else 1 + scale * drawn)
+    x = torch.rand((PROBES, *sample_shape), generator=generator)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        logits: Tensor = cast(Classifier, probe).logits_and_features(x, None)[0]
+    flat = logits.flatten()[:SHOWN]
+    return [round(float(v), 6) if math.isfinite(v) else None for v in flat]
+
+
+def _pool(pool: Pool) -> Iterator[bytes]:
+    yield repr((str(pool.x.dtype), tuple(pool.x.shape), pool.mean, pool.std)).encode()
+    for tensor in (pool.x, pool.y):
+        yield from _bytes(tensor)
+
+
+def _bytes(tensor: Tensor) -> Iterator[bytes]:
+    """A piece at a time, so that a large pool is never copied whole."""
+    for piece in tensor.detach().split(4096):
+        yield piece.cpu().contiguous().view(torch.uint8).numpy().tobytes() if piece.numel() else b""
+
+
+def _groups(groups: Groups) -> Iterator[bytes]:
+    yield np.ascontiguousarray(groups.offsets).tobytes()
+    yield np.ascontiguousarray(groups.order).tobytes()
+
+
+def _transformed(data: FederatedData) -> Iterator[bytes]:
+    """The first sample of a few clients as they see it: another rotation or permutation is other data."""
+    if data.transform is None:
+        return
+    for client in np.flatnonzero(data.sizes > 0)[:SHOWN]:
+        index = data.train[int(client)][:1]
+        x, _ = data.train_pool.take(index)
+        yield from _bytes(data.transform(int(client), index, x))
+
+
+def _digest(pieces: Iterator[bytes]) -> str:
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()

@@ -1,0 +1,76 @@
+"""Who holds what, drawn: samples of each class at each client, as text or as a picture."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+
+from accord.data.description import Description
+from accord.engine.files import write_atomic
+from accord.errors import ConfigError
+
+SHADES = " ░▒▓█"
+
+
+def heat_map_text(description: Description, max_clients: int = 40, max_classes: int = 40) -> str:
+    """Label counts as shaded text, a line per client and a column per class, with what is cut off said below.
+
+    The shade is the count relative to the largest count shown; a count above 0 is never blank.
+    """
+    check_limits(max_clients, max_classes)
+    clients, classes = description.counts.shape
+    counts = description.counts[:max_clients, :max_classes]
+    level = np.ceil(counts / max(int(counts.max(initial=0)), 1) * (len(SHADES) - 1)).astype(np.int64)
+    wide = max(len(str(len(counts) - 1)), len("client"))
+    cell = max(len(str(counts.shape[1] - 1)), 2)
+    lines = [" ".join(["client".rjust(wide), *(str(c).rjust(cell) for c in range(counts.shape[1])), "samples"])]
+    lines += [
+        " ".join([str(k).rjust(wide), *(SHADES[i] * cell for i in row), str(size).rjust(len("samples"))])
+        for k, (row, size) in enumerate(zip(level.tolist(), description.sizes.tolist(), strict=False))
+    ]
+    lines.append(f"{SHADES[-1]} = {int(counts.max(initial=0))} samples")
+    if clients > max_clients:
+        lines.append(f"{clients - max_clients} more clients not shown")
+    if classes > max_classes:
+        lines.append(f"{classes - max_classes} more classes not shown")
+    return "\n".join(lines)
+
+
+def heat_map_png(
+    description: Description, path: str | os.PathLike[str], max_clients: int = 1000, max_classes: int = 200
+) -> Path:
+    """Draw the label counts to a PNG file (needs matplotlib); the title says what is cut off."""
+    check_limits(max_clients, max_classes)
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError("heat maps need matplotlib: pip install 'accord-fl[plot]'") from error
+    clients, classes = description.counts.shape
+    counts = description.counts[:max_clients, :max_classes]
+    cut = [f"first {max_clients} of {clients} clients"] if clients > max_clients else []
+    cut += [f"first {max_classes} of {classes} classes"] if classes > max_classes else []
+    figure = Figure(
+        figsize=(min(2.5 + 0.12 * len(counts), 14), min(2.0 + 0.2 * counts.shape[1], 10)),
+        layout="constrained",
+    )
+    FigureCanvasAgg(figure)  # attaches itself; no pyplot, so no global state and no display
+    axes = figure.add_subplot()
+    image = axes.imshow(counts.T, aspect="auto", interpolation="nearest", cmap="viridis")
+    axes.set(xlabel="client", ylabel="class")
+    axes.set_title(f"{description.name}, {description.split}" + (f"\n({', '.join(cut)})" if cut else ""), fontsize=10)
+    figure.colorbar(image, ax=axes, label="samples")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    target = Path(path)
+    write_atomic(target, picture.getvalue())
+    return target
+
+
+def check_limits(max_clients: int, max_classes: int) -> None:
+    """Refuse a heat map of nothing."""
+    if max_clients < 1 or max_classes < 1:
+        raise ConfigError(f"a heat map shows at least 1 client and 1 class, not {max_clients} and {max_classes}")

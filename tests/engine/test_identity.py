@@ -1,0 +1,106 @@
+"""A run goes on with the data and the network it began with, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import accord
+from accord.data.federated import Dataset
+from accord.errors import CheckpointError
+
+
+def xrays(samples: int = 60, shift: float = 0.0) -> Dataset:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(samples, 6)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int64)
+    return accord.from_arrays(x + np.float32(shift), y, name="xrays", seed=0)
+
+
+class Net(nn.Module):
+    def __init__(self, activation: Any = torch.relu, layers: int = 1) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 5)
+        self.more = nn.ModuleList(nn.Linear(5, 5) for _ in range(layers - 1))
+        self.fc = nn.Linear(5, 2)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.activation(self.first(x))
+        for layer in self.more:
+            x = self.activation(layer(x))
+        return self.fc(x)
+
+
+def network(**changes: Any) -> nn.Module:
+    torch.manual_seed(3)
+    return accord.adapt(Net(**changes), head="fc")
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A run of four rounds that was stopped after two."""
+
+    class Stop(accord.Observer):
+        def round_ended(self, round: int, record: Any) -> None:
+            if round == 2:
+                raise KeyboardInterrupt
+
+    config = accord.load_config(
+        sets=[
+            "rounds=4",
+            "partition.name=iid",
+            "partition.clients=3",
+            "executor=sequential",
+            f"out={tmp_path}",
+            "partition.test=holdout",
+        ]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        accord.run(config, data=xrays(), model=network(), observers=[Stop()])
+    (folder,) = tmp_path.iterdir()
+    return folder
+
+
+def test_own_data_gives_the_run_its_name(stopped: Path) -> None:
+    assert stopped.name == "fedavg-xrays-s0"
+    outcome = accord.resume(stopped, data=xrays(), model=network())
+    assert outcome.summary["dataset"] == "xrays"
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "words"),
+    [
+        (None, network, "data name was 'xrays', is 'mnist5k'"),
+        (lambda: xrays(shift=1e-3), network, "data train values differ"),
+        (lambda: xrays(samples=30), network, "data train_samples was"),
+        (lambda: replace(xrays(), classes=("a", "b", "c")), network, "data classes was 2, is 3"),
+        (xrays, lambda: network(activation=nn.functional.gelu), "computes something else"),
+        (xrays, lambda: network(layers=2), "became"),
+    ],
+)
+def test_other_data_and_other_networks_are_refused(stopped: Path, data: Any, model: Any, words: str) -> None:
+    before = (stopped / "metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match=words):
+        accord.resume(stopped, data=data and data(), model=model() if data else None)
+    assert (stopped / "metrics.jsonl").read_bytes() == before
+
+
+def test_other_weights_are_the_checkpoints_business(stopped: Path) -> None:
+    torch.manual_seed(99)
+    other = accord.adapt(Net(), head="fc")
+    again = accord.resume(stopped, data=xrays(), model=other)
+    assert len(again.metrics) == 4
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100000])
+def test_a_run_without_a_record_of_its_data_is_not_guessed_at(stopped: Path, text: str) -> None:
+    (stopped / "identity.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"identity\.json|is not recorded"):
+        accord.resume(stopped, data=xrays(), model=network())

@@ -1,0 +1,125 @@
+"""The layers used on a CPU give torch's own numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from accord.executors.kernels.cpu import CPUConv2d, CPUMaxPool2d, cpu_layers
+from accord.models import MODELS, adapt
+from support.federation import suited
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kernel_size": 2},
+        {"kernel_size": 3, "stride": 2, "padding": 1},
+        {"kernel_size": (2, 3), "stride": (1, 2), "padding": (0, 1)},
+        {"kernel_size": 3, "stride": 1},
+        {"kernel_size": 2, "stride": 3},
+        {"kernel_size": 2, "ceil_mode": True},
+        {"kernel_size": 2, "dilation": 2},
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 3, 9, 8), (3, 7, 7), (2, 1, 6, 6)])
+@pytest.mark.parametrize("trained", [False, True])
+def test_pooling_equals_torchs_to_the_bit(settings: dict[str, Any], shape: tuple[int, ...], trained: bool) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).mul(4).round()  # equal values among them
+    mine, theirs = x.clone().requires_grad_(trained), x.clone().requires_grad_(trained)
+    pooled, expected = CPUMaxPool2d(**settings)(mine), nn.MaxPool2d(**settings)(theirs)
+    assert torch.equal(pooled, expected)
+    if trained:
+        slopes = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+        assert torch.equal(*(torch.autograd.grad(y, t, slopes)[0] for y, t in ((pooled, mine), (expected, theirs))))
+
+
+def values(layer: nn.Conv2d, x: Tensor) -> list[Tensor]:
+    """What comes out, and all gradients of a sum in which every number counts differently."""
+    x = x.clone().requires_grad_()
+    y = layer(x)
+    slopes = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=x.dtype)
+    return [y, *torch.autograd.grad((y * slopes).sum(), [x, *layer.parameters()])]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"in_channels": 1, "padding": 2},
+        {"in_channels": 3, "stride": 2, "bias": False},
+        {"in_channels": 16, "groups": 2, "dilation": 2},
+        {"in_channels": 32, "padding": 1},
+        {"in_channels": 3, "padding": 1, "padding_mode": "circular"},
+        {"in_channels": 2, "padding": "same"},
+    ],
+)
+@pytest.mark.parametrize("laid", [torch.contiguous_format, torch.channels_last])
+def test_convolutions_equal_torchs(settings: dict[str, Any], laid: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(out_channels=4, kernel_size=3, dtype=torch.float64, **settings)
+    x = torch.randn(2, settings["in_channels"], 8, 9, dtype=torch.float64).contiguous(memory_format=laid)
+    expected = values(layer, x)
+    for mine, theirs in zip(values(cpu_layers(layer), x), expected, strict=True):  # type: ignore[arg-type]
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_one_image_without_a_batch() -> None:
+    layer, x = nn.Conv2d(1, 2, 3), torch.randn(1, 6, 6)
+    expected = layer(x)
+    torch.testing.assert_close(cpu_layers(layer)(x), expected)
+
+
+def test_not_a_number_stays_visible() -> None:
+    x = torch.zeros(1, 1, 4, 4)
+    x[0, 0, 1, 2] = torch.nan
+    assert CPUMaxPool2d(2)(x).isnan().tolist() == [[[[False, True], [False, False]]]]
+
+
+def test_gradients_are_torchs_own() -> None:
+    x = torch.ones(1, 1, 2, 2, requires_grad=True)  # four equal maxima: torch sends the gradient to the first
+    (slope,) = torch.autograd.grad(CPUMaxPool2d(2)(x).sum(), x)
+    assert slope.flatten().tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_the_gradients_own_gradient_too() -> None:
+    """For methods that look through a step."""
+    layers = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(2, 3, 2)).double()
+    x = torch.randn(2, 1, 8, 8, dtype=torch.float64)
+
+    def twice(network: nn.Module) -> Tensor:
+        weight = next(network.parameters())
+        (slope,) = torch.autograd.grad(network(x).pow(3).sum(), weight, create_graph=True)
+        return torch.autograd.grad(slope.pow(2).sum(), weight)[0]
+
+    expected = twice(layers)
+    torch.testing.assert_close(twice(cpu_layers(layers)), expected)
+
+
+def test_a_window_that_does_not_fit_is_refused_as_ever() -> None:
+    with pytest.raises(RuntimeError, match="too small"):
+        CPUMaxPool2d(3)(torch.zeros(1, 1, 2, 2))
+
+
+def test_names_and_kinds_stay() -> None:
+    network = MODELS["mcmahan_cnn"]((1, 8, 8), 3)
+    before = list(network.state_dict())
+    kinds = [type(module).__name__ for module in cpu_layers(network).modules()]
+    assert list(network.state_dict()) == before
+    assert kinds.count("CPUMaxPool2d") == kinds.count("CPUConv2d") == 2
+    assert kinds.count("MaxPool2d") == kinds.count("Conv2d") == 0
+
+
+def test_the_users_module_keeps_its_own_layers() -> None:
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 3))
+    x = torch.randn(4, 1, 8, 8)
+    model = suited(adapt(module, head="3", maps="1", example=x))
+    assert any(isinstance(m, CPUConv2d) for m in model._train.modules())
+    assert any(isinstance(m, CPUConv2d) for m in model.computing(model.network)._train.modules())
+    params, buffers = model.init()
+    exported = model.module(params, buffers)
+    assert not any(isinstance(m, CPUConv2d | CPUMaxPool2d) for m in (*exported.modules(), *module.modules()))
+    torch.testing.assert_close(model.reference(params, buffers, x).logits, exported(x))
+    torch.testing.assert_close(model.maps(params, buffers, x), module[:2](x))

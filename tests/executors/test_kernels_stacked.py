@@ -1,0 +1,136 @@
+"""Layers under `torch.vmap` with each client's own weights: what torch's layers compute client by client."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from accord.executors.kernels import products
+from accord.executors.kernels.stacked import StackableConv2d, stacked_layers
+
+K = 3
+
+
+def by_stack(network: nn.Module, params: dict[str, Tensor], x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """[K, ...] outputs, and the gradients of their squares' sum for x and every parameter."""
+    leaves = [t.detach().requires_grad_() for t in (x, *params.values())]
+
+    def one(x: Tensor, *values: Tensor) -> Tensor:
+        out: Tensor = functional_call(network, dict(zip(params, values, strict=True)), (x,))
+        return out
+
+    out = torch.vmap(one)(*leaves)
+    return out, list(torch.autograd.grad(out.pow(2).sum(), leaves))
+
+
+def by_client(network: nn.Module, params: dict[str, Tensor], x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    leaves = [t.detach().requires_grad_() for t in (x, *params.values())]
+    outs = [
+        functional_call(
+            network, {name: leaf[k] for name, leaf in zip(params, leaves[1:], strict=True)}, (leaves[0][k],)
+        )
+        for k in range(K)
+    ]
+    out = torch.stack(outs)
+    return out, list(torch.autograd.grad(out.pow(2).sum(), leaves))
+
+
+def check(network: nn.Module, *shape: int, within: float = 1e-10, x: Tensor | None = None) -> None:
+    torch.manual_seed(0)
+    params = {name: torch.randn(K, *p.shape) for name, p in network.named_parameters()}
+    x = torch.randn(K, *shape) if x is None else x
+    mine, theirs = by_stack(stacked_layers(copy.deepcopy(network)), params, x), by_client(network, params, x)
+    for a, b in zip((mine[0], *mine[1]), (theirs[0], *theirs[1]), strict=True):
+        torch.testing.assert_close(a, b, rtol=within, atol=within)
+
+
+@pytest.mark.parametrize("tiles", [1, 8, 1 << 30])
+def test_convolutions(tiles: int, float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pixels in one piece, in some, in as many as possible; rows of 45, 24 and 16 numbers, the first is not even."""
+    monkeypatch.setattr(products, "TILES", tiles)
+    monkeypatch.setattr(products, "LEAST", 5)
+    layers = (
+        *(nn.Conv2d(3, 4, (3, 5), padding=(1, 2)), nn.ReLU(), nn.Conv2d(4, 4, (2, 3), bias=False)),
+        *(nn.ReLU(), nn.Conv2d(4, 5, 2, padding=1)),
+    )
+    check(nn.Sequential(*layers), 4, 3, 7, 6)
+
+
+def test_wide_layers_in_single_precision_turn_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_pieces", None)  # the other way
+    check(nn.Conv2d(64, 3, 3, padding=1), 2, 64, 4, 4, within=1e-3)  # values around 100, gradients around 10,000
+
+
+def test_an_uneven_row_without_a_bias(float64: None) -> None:
+    check(nn.Conv2d(1, 2, 3, bias=False), 2, 1, 5, 5)
+
+
+def test_large_images_are_left_to_torch(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "MOST", 0)
+    monkeypatch.setattr(products._Windows, "apply", None)
+    check(nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 2, 2, bias=False)), 2, 2, 5, 4)
+
+
+@pytest.mark.parametrize("other", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}])
+def test_unusual_convolutions(other: dict[str, Any], float64: None) -> None:
+    check(nn.Conv2d(2, 4, 3, **other), 2, 2, 6, 6)
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 6)])
+def test_linear_layers(shape: tuple[int, ...], float64: None) -> None:
+    check(nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4, bias=False)), 3, *shape)
+
+
+@pytest.mark.parametrize("layer", [nn.MaxPool2d(2), nn.MaxPool2d((2, 3)), nn.MaxPool2d(3, 2, padding=1)])
+@pytest.mark.parametrize("odd", [False, True])
+def test_pooling_gives_the_gradient_to_the_first_of_equals(layer: nn.Module, odd: bool, float64: None) -> None:
+    torch.manual_seed(1)
+    x = torch.randint(0, 3, (K, 2, 2, 7 if odd else 6, 8 if odd else 6)).double()
+    check(layer, within=0.0, x=x)
+
+
+def test_pooling_hands_on_what_is_no_number() -> None:
+    x = torch.tensor([[1.0, torch.nan], [2.0, 3.0]]).view(1, 1, 1, 2, 2)
+    assert products.pool(x.permute(0, 1, 3, 4, 2), (2, 2)).isnan().all()
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.GroupNorm(2, 4), nn.GroupNorm(4, 4, affine=False), nn.AdaptiveAvgPool2d(1), nn.AdaptiveAvgPool2d(2)]
+)
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of a pool to more than one pixel
+def test_other_layers(layer: nn.Module, float64: None) -> None:
+    check(layer, 2, 4, 6, 6)
+
+
+def test_weights_that_all_clients_share(float64: None) -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3))
+    x = torch.randn(K, 2, 1, 6, 6)
+    mine = torch.vmap(stacked_layers(copy.deepcopy(plain)))(x)
+    torch.testing.assert_close(mine, torch.stack([plain(one) for one in x]), rtol=1e-10, atol=1e-10)
+
+
+def test_bf16_is_asked_for_by_autocast() -> None:
+    torch.manual_seed(0)
+    network = stacked_layers(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 3)))
+    params = {name: torch.randn(K, *p.shape) for name, p in network.named_parameters()}
+    x = torch.randn(K, 2, 1, 6, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = torch.vmap(lambda p, x: functional_call(network, p, (x,)))(params, x)
+    assert out.dtype == torch.bfloat16
+    exact = torch.vmap(lambda p, x: functional_call(network, p, (x,)))(params, x)
+    torch.testing.assert_close(out.float(), exact, rtol=0.05, atol=0.5)
+
+
+def test_without_vmap_the_layer_is_the_ordinary_one() -> None:
+    torch.manual_seed(0)
+    plain = nn.Conv2d(1, 2, 3)
+    x = torch.randn(1, 1, 5, 5)
+    changed = stacked_layers(copy.deepcopy(plain))
+    assert isinstance(changed, StackableConv2d)
+    assert torch.equal(changed(x), plain(x))

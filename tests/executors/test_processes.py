@@ -1,0 +1,150 @@
+"""The forked pool: equal bits, growing messages, clients and workers that fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from accord.algorithms.fedavg import averaging
+from accord.core.task import Part, View
+from accord.errors import DivergedError, RunError
+from accord.executors.processes import SLACK, Processes, cores
+from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+
+
+@dataclass(frozen=True)
+class Trouble(Part):
+    """Does something unpleasant on one client."""
+
+    kind: str
+    client: int = 2
+
+    def begin(self, model: Any, job: Any) -> dict[str, Any]:
+        if int(job.info["client"]) == self.client:
+            if self.kind == "raise":
+                raise ValueError("no such luck")
+            if self.kind == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    def loss(self, view: View) -> Any:
+        if self.kind == "diverge" and int(view.job.info["client"]) == self.client:
+            return view.out.logits.sum() * float("nan")
+        return None
+
+    def finish(self, model: Any, job: Any, carry: Any) -> tuple[Any, Any]:
+        if self.kind == "grow":  # a reply that outgrows every arena made from the message's size
+            return {"more": {"x": torch.full((3 * SLACK,), float(job.info["client"]))}}, {}
+        return {}, {}
+
+
+def run_with(kind: str, executor: Any = None, **options: Any) -> TinyRun:
+    data, model = tiny_data(), tiny_model()
+    method = averaging(tiny_setup(data, model), Trouble(kind))
+    pool = partial(Processes, workers=2) if executor is None else executor
+    return TinyRun(method, data=data, model=model, executor=pool, **options)
+
+
+@pytest.mark.parametrize("workers", [1, 2])  # one worker writes its two outboxes in turn, twice each
+def test_a_reply_larger_than_the_arena_arrives(workers: int) -> None:
+    run = run_with("grow", partial(Processes, workers=workers))
+    try:
+        run.rounds(2)
+        assert run.replies is not None
+        assert [float(r.reply["more"]["x"][-1]) for r in run.replies.results] == [0.0, 1.0, 2.0, 3.0]
+    finally:
+        run.close()
+
+
+@pytest.mark.parametrize("kind", ["raise", "die"])
+def test_a_failing_client_is_dropped_with_its_reason(kind: str) -> None:
+    run = run_with(kind)
+    try:
+        run.rounds(2)
+        assert run.replies is not None
+        assert run.replies.ids == (0, 1, 3)
+        reason = run.replies.missing[2]
+        assert ("no such luck" in reason) if kind == "raise" else ("exit code -9" in reason)
+    finally:
+        run.close()
+
+
+def test_sequential_drops_the_same_client() -> None:
+    from accord.executors.sequential import Sequential
+
+    forked, plain = run_with("raise"), run_with("raise", Sequential)
+    try:
+        assert equal_trees(forked.rounds(2).state, plain.rounds(2).state)
+    finally:
+        forked.close()
+
+
+def test_diverged_training_names_round_client_and_loss() -> None:
+    run = run_with("diverge")
+    try:
+        with pytest.raises(DivergedError, match=r"round 1 on client 2: mean loss nan"):
+            run.rounds(1)
+    finally:
+        run.close()
+
+
+def test_too_few_answers_end_the_round() -> None:
+    run = run_with("raise")
+    try:
+        exchange = run.exchange()
+        exchange.minimum = 4
+        with pytest.raises(RunError, match=r"3 of 4 clients answered.*clients\.minimum") as caught:
+            run.algorithm.round(run.state, run.world(), exchange)
+        assert "no such luck" in str(caught.value)
+    finally:
+        run.close()
+
+
+def test_simulated_drop_outs_follow_the_seed() -> None:
+    from accord.executors.sequential import Sequential
+
+    def missing() -> list[int]:
+        run = run_with("none", Sequential)
+        exchange = run.exchange()
+        exchange.drop_rate = 0.5
+        _, replies = run.algorithm.round(run.state, run.world(), exchange)
+        return sorted(replies.missing)
+
+    assert missing() == missing() != []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity to speak of")
+@pytest.mark.parametrize("missing", [0, 1])
+def test_each_worker_has_its_core_where_the_pool_has_them_all(missing: int) -> None:
+    count = cores() - missing
+    if count == 0:
+        pytest.skip("one core: there is no smaller pool")
+    run = run_with("none", partial(Processes, workers=count))
+    try:
+        run.rounds(1)
+        assert isinstance(run.executor, Processes)
+        places = [os.sched_getaffinity(worker.process.pid or 0) for worker in run.executor.workers]
+        everywhere = os.sched_getaffinity(0)
+        assert places == ([everywhere] * count if missing else [{core} for core in sorted(everywhere)])
+    finally:
+        run.close()
+
+
+def test_the_server_keeps_to_one_thread_while_its_workers_train_and_has_its_own_afterwards() -> None:
+    before, seen = torch.get_num_threads(), []
+    try:
+        torch.set_num_threads(3)
+        pool = partial(Processes, workers=1, done=lambda done, total: seen.append(torch.get_num_threads()))
+        run = run_with("none", pool)
+        run.rounds(1)
+        run.close()
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,156 @@
+"""Executors by name: who may be asked for, who `auto` takes, and what a new one costs."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import accord
+from accord import load_config
+from accord.core.keys import Key
+from accord.engine.client import Site
+from accord.errors import ConfigError
+from accord.executors import EXECUTORS, check_compiles, choose, make_executor, misfit, processes
+from accord.executors.gpu.batched import Batched
+from accord.executors.kernels import cpu_layers, layers_for, stacked_layers
+from accord.executors.processes import Processes
+from accord.executors.sequential import Sequential
+from support.federation import TinyRun, tiny_data
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+SOURCE = Path(accord.__file__).parent
+
+
+def test_all_files_of_the_package_are_looked_into() -> None:
+    assert dict(EXECUTORS) == {"sequential": Sequential, "batched": Batched, "processes": Processes}
+
+
+@pytest.mark.parametrize(
+    ("device", "clients", "cores", "fork", "taken"),
+    [
+        (CPU, 5, 4, True, Processes),
+        (CPU, 1, 4, True, Sequential),
+        (CPU, 5, 1, True, Sequential),
+        (CPU, 5, 4, False, Sequential),
+        (CUDA, 5, 4, True, Batched),
+        (CUDA, 1, 1, False, Batched),
+    ],
+)
+def test_auto_takes_what_pays(
+    device: torch.device, clients: int, cores: int, fork: bool, taken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: cores)
+    monkeypatch.setattr(processes, "can_fork", lambda: fork)
+    assert choose("auto", device, clients) is taken
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "words"),
+    [
+        ("processes", CUDA, r"'processes' does not run on device = 'cuda': use device = 'cpu', or executor = 'auto'"),
+        ("batched", CPU, r"'batched' does not run on device = 'cpu': use device = 'cuda', or executor = 'auto'"),
+        ("proceses", CPU, r"unknown executor 'proceses'.*'processes'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_a_way_out(name: str, device: torch.device, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        choose(name, device, 5)
+
+
+def test_a_system_that_cannot_fork_has_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "can_fork", lambda: False)
+    with pytest.raises(ConfigError, match="needs a system that can fork: use executor = 'auto'"):
+        choose("processes", CPU, 5)
+    assert load_config(None, ["executor=processes", "device=cpu"]).executor == "processes"  # to be read anywhere
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["auto", "sequential"])
+def test_some_run_anywhere(name: str, device: str) -> None:
+    assert misfit(name, device) == ""
+
+
+def test_compiled_steps_are_refused_by_those_who_have_none() -> None:
+    check_compiles("auto")
+    check_compiles("batched")
+    for name in ("sequential", "processes"):
+        with pytest.raises(ConfigError, match=f"executor = '{name}' has none: use executor = 'auto' or 'batched', or"):
+            check_compiles(name)
+
+
+def test_made_ones_get_their_workers_and_tell_of_progress() -> None:
+    site, tasks = Site(tiny_data(), Key(0), CPU), TinyRun("fedavg").algorithm.tasks
+    pool = make_executor("processes", site, tasks, clients=4, workers=3)
+    assert isinstance(pool, Processes)
+    assert pool.count == 3
+    pool.close()
+    seen: list[tuple[int, int]] = []
+    run = TinyRun(
+        "fedavg",
+        executor=lambda s, t: make_executor("sequential", s, t, clients=4, done=lambda *how: seen.append(how)),
+    )
+    run.rounds(1)
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("device", "form", "layers"),
+    [
+        ("cpu", {}, cpu_layers),
+        ("cpu", {"channels_last": True}, None),
+        ("cpu", {"compiled": True}, stacked_layers),
+        ("cuda", {}, None),
+        ("cuda", {"channels_last": True}, None),
+        ("cuda", {"channels_last": True, "compiled": True}, stacked_layers),
+    ],
+)
+def test_layers_suit_the_place(device: str, form: dict[str, bool], layers: Any) -> None:
+    assert layers_for(device, **form) is layers
+
+
+MINE = '''
+from accord.executors.registry import EXECUTORS
+from accord.executors.sequential import Sequential
+
+@EXECUTORS.add("mine")
+class Mine(Sequential):
+    """Mine."""
+'''
+
+
+def test_a_new_one_is_one_file(tmp_path: Path) -> None:
+    """In a copy of the package: nothing else names it, and it can be chosen."""
+    shutil.copytree(SOURCE, tmp_path / "accord", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "accord" / "executors" / "mine.py").write_text(MINE)
+    code = (
+        "import torch; from accord.config import catalog; from accord.executors import choose; "
+        "print(catalog.registry('executor')['mine'] is choose('mine', torch.device('cpu'), 2))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def imported(folder: Path) -> set[str]:
+    """The rooms of this package that a folder's files import, wherever in the file."""
+    found = set()
+    for file in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            found |= {name.split(".")[1] for name in names if name.startswith("accord.")}
+    return found
+
+
+def test_core_knows_nobody_and_kernels_know_core() -> None:
+    assert imported(SOURCE / "core") <= {"core", "errors", "settings"}
+    assert imported(SOURCE / "models") <= {"core", "models", "errors", "settings"}
+    assert imported(SOURCE / "executors" / "kernels") <= {"core", "executors"}
