@@ -17,10 +17,12 @@ from accord.algorithms import ALGORITHMS
 from accord.config import load_config
 from accord.core.model import Out
 from accord.core.types import Replies
-from accord.data.federated import Environment, FederatedData, Groups
+from accord.data.federated import Environment, FederatedData, Groups, Pool
 from accord.errors import ConfigError, DataError
 from accord.measures import MEASURES, Evaluator, Measure, Scene
 from support.federation import apart_data, tiny_data, tiny_model, tiny_setup
+from support.personal import tiny
+from support.reference import forward
 
 NOBODY = Replies((), (), torch.zeros(0, dtype=torch.int64), {})
 
@@ -170,6 +172,34 @@ def test_what_could_not_be_measured_is_refused() -> None:
     few = replace(data, test_pool=replace(data.test_pool, x=data.test_pool.x[:3], y=torch.arange(3)))
     with pytest.raises(DataError, match="two samples of a class"):
         Evaluator(scene(few, settings={"map": True}))
+
+
+@pytest.mark.parametrize("name", ["fedper", "apple"])
+def test_local_models_are_made_of_replies_memory_and_the_new_state(name: str, float64: None) -> None:
+    """Memory is asked for where it is kept: from a real node it does not come with the reply."""
+    run = tiny(ALGORITHMS[name]).rounds(1)
+    old = run.state
+    run.rounds(1)
+    assert run.replies is not None
+    sent = replace(run.replies, results=tuple(r._replace(memory={}) for r in run.replies.results))
+    noise = torch.randn(300, *run.data.sample_shape, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(300) % 3
+    data = replace(run.data, test_pool=Pool(noise + labels.view(-1, 1, 1, 1) / 2, labels))
+    evaluator = Evaluator(scene(data, run.algorithm, settings={"local_on_global": True}))
+    record = evaluator.round(1, old, run.state, sent, memory_of=run.store.get)
+    values = []
+    for client, result in zip(sent.ids, sent.results, strict=True):
+        kept = run.store.get(client)
+        if name == "fedper":
+            model = {**result.reply["model"], **kept["personal"]}
+        else:
+            shares = kept["relation"]["relation"]
+            model = {n: torch.tensordot(shares, core, 1) for n, core in run.state["cores"].items()}
+        right = forward(model, data.test_pool.x).argmax(1) == data.test_pool.y
+        values.append(float(right.double().mean()))
+    found = record["local_on_global"]
+    assert len(set(values)) > 1
+    assert (found["best"], found["worst"], found["mean"]) == (max(values), min(values), pytest.approx(np.mean(values)))
 
 
 def test_two_measures_of_one_name() -> None:
