@@ -19,28 +19,28 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from accord.cli.planning import Comparison, Entry, Tuning, numbers, words
-from accord.cli.tuning import Trial, carry_out_trial, plan_study
+from accord.cli.lists import numbers, words
+from accord.report import read_summary
+from accord.study.entry import Entry
+from accord.study.plan import Comparison, Tuning
+from accord.study.trials import Trial, plan_trials
+from accord.study.tuning import read_trials
+from accord.study.work import carry_out
 
 
-def carry_out(entry: Entry) -> str:
-    from accord.engine.run import Outcome, resume, run
-
-    def work() -> Outcome:
-        return resume(entry.folder) if entry.begun else run(entry.config)
-
+def work(entry: Entry) -> str:
     begin = time.perf_counter()
     try:
         if entry.finished:
             return f"{entry.label}: finished before"
+        carry_out(entry)
         if isinstance(entry, Trial):
-            carry_out_trial(entry, work)
-            found = entry.failure or "finished"
+            outcome = entry.failure or "finished"
         else:
-            found = f"accuracy {work().summary['accuracy']}"
+            outcome = f"accuracy {read_summary(entry.folder)['accuracy']}"
     except Exception:
         return f"{entry.label} FAILED\n{traceback.format_exc()}"
-    return f"{entry.label}: {found}, {time.perf_counter() - begin:.0f} s"
+    return f"{entry.label}: {outcome}, {time.perf_counter() - begin:.0f} s"
 
 
 def end_with(parent: int) -> None:
@@ -61,7 +61,7 @@ def carry_out_all(entries: Sequence[Entry], jobs: int, device: str) -> None:
     once = 1 if device == "cpu" else None
     watched = {"initializer": end_with, "initargs": (os.getpid(),)}
     with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=once, **watched) as pool:
-        for future in as_completed([pool.submit(carry_out, entry) for entry in entries]):
+        for future in as_completed([pool.submit(work, entry) for entry in entries]):
             print(future.result(), flush=True)
 
 
@@ -88,10 +88,11 @@ def main() -> None:
     comparison = Comparison(None, sets, names, seeds, tuning)
     chosen = None
     if tuning is not None:
-        study = plan_study(comparison)
-        carry_out_all(study.trials, given.jobs, given.device)
-        chosen = study.chosen
-        for algorithm, choice in study.choices.items():
+        trials = plan_trials(comparison)
+        carry_out_all(trials, given.jobs, given.device)
+        tuned = read_trials(comparison, trials)
+        chosen = tuned.chosen
+        for algorithm, choice in tuned.choices.items():
             print(f"{algorithm}: {choice.words}", flush=True)
     carry_out_all(comparison.entries(chosen), given.jobs, given.device)
     print(comparison.folder)

@@ -12,24 +12,30 @@ from typing import TYPE_CHECKING, Any
 from accord._version import __version__
 
 if TYPE_CHECKING:
-    from accord.algorithms import ALGORITHMS
     from accord.config import RunConfig, from_dict, load_config
+    from accord.core.methods import ALGORITHMS
     from accord.data import federate, from_arrays, from_huggingface, from_torch, load_dataset
     from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume, run
     from accord.measures import Metric, metric
     from accord.models import adapt
     from accord.observe import Observer
+    from accord.study.comparison import compare
+    from accord.study.results import ComparisonResult, TuningResult
+    from accord.study.tuning import tune
 
 __all__ = [
     "ALGORITHMS",
+    "ComparisonResult",
     "Federation",
     "Metric",
     "Observer",
     "Outcome",
     "RunConfig",
+    "TuningResult",
     "__version__",
     "adapt",
+    "compare",
     "federate",
     "from_arrays",
     "from_dict",
@@ -40,11 +46,12 @@ __all__ = [
     "metric",
     "resume",
     "run",
+    "tune",
 ]
 
 # Imported on first use: `accord --help` and a worker of one part of the package need not load all of it.
 _HOMES = {
-    "accord.algorithms": ("ALGORITHMS",),
+    "accord.core.methods": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_torch", "load_dataset"),
     "accord.engine.federation": ("Federation",),
@@ -52,6 +59,9 @@ _HOMES = {
     "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),
     "accord.observe": ("Observer",),
+    "accord.study.comparison": ("compare",),
+    "accord.study.results": ("ComparisonResult", "TuningResult"),
+    "accord.study.tuning": ("tune",),
 }
 
 

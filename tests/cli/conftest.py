@@ -36,14 +36,14 @@ class FakeEngine:
     only: str = ""
     always: bool = False
 
-    def run(self, config: RunConfig, *, observers: Sequence[Observer] = ()) -> Any:
+    def run(self, config: RunConfig, *, data: Any = None, model: Any = None, observers: Sequence[Observer] = ()) -> Any:
         self.calls.append(("run", f"{config.algorithm.name}-{config.seed}"))
         folder = Path(config.out) / (config.name or f"{config.algorithm.name}-s{config.seed}")
         folder.mkdir(parents=True)
         (folder / "config.toml").write_text(to_toml(config))
         return self._rounds(config, folder, 0, observers)
 
-    def resume(self, folder: Path, *, observers: Sequence[Observer] = ()) -> Any:
+    def resume(self, folder: Path, *, data: Any = None, model: Any = None, observers: Sequence[Observer] = ()) -> Any:
         if not (folder / "config.toml").is_file():
             raise CheckpointError(f"{folder} holds no run")
         config = load_config(folder / "config.toml")

@@ -74,11 +74,11 @@ CONTENT: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def fake_registries() -> Iterator[None]:
     """For every test here; hypothesis does not like function-scoped monkeypatch, so it is done by hand."""
-    before = {WHERE[kind][0]: sys.modules.get(WHERE[kind][0]) for kind in CONTENT}
-    for kind, factories in CONTENT.items():
-        module, name = WHERE[kind]
+    faked = {kind: WHERE[kind] for kind in CONTENT}  # the others are short lists of names
+    before = {module: sys.modules.get(module) for module, _ in faked.values()}
+    for kind, (module, name) in faked.items():
         registry: Registry[Any] = Registry(kind)
-        for entry, factory in factories.items():
+        for entry, factory in CONTENT[kind].items():
             registry.add(entry)(factory)
         fake = types.ModuleType(module)
         setattr(fake, name, registry)

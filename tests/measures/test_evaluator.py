@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 import accord
-from accord.algorithms import ALGORITHMS
 from accord.config import load_config
+from accord.core.methods import ALGORITHMS
 from accord.core.model import Out
 from accord.core.types import Replies
 from accord.data.federated import Environment, FederatedData, Groups, Pool
@@ -30,13 +30,16 @@ NOBODY = Replies((), (), torch.zeros(0, dtype=torch.int64), {})
 class Counting:
     """A method whose model sees the class in the first number; it counts the samples it is shown."""
 
-    personal = False
+    personal = judges_together = False
 
     def __init__(self) -> None:
         self.shown = 0
 
     def predictor(self, state: Any) -> Any:
         return self.answer if state else None
+
+    def readings(self, state: Any) -> Any:
+        return {}
 
     def answer(self, x: Tensor) -> Out:
         self.shown += len(x)
@@ -164,7 +167,7 @@ def test_what_could_not_be_measured_is_refused() -> None:
     for changed, words in (
         ({"data": replace(data, unseen=frozenset())}, r"partition\.unseen above 0"),
         ({"visit": None}, "data here"),
-        ({"algorithm": SimpleNamespace(tasks={"train": object()})}, "train a model of their own"),
+        ({"algorithm": SimpleNamespace(tasks={"train": object()}, personal=False)}, "train a model of their own"),
     ):
         given = {"data": data, "algorithm": method, "visit": visit, "settings": {"unseen_epochs": 1}, **changed}
         with pytest.raises(ConfigError, match=words):

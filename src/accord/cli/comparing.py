@@ -1,27 +1,27 @@
-"""`accord compare`: several algorithms over several seeds, a table and a picture; with --tune, tuned before.
-
-A comparison that was stopped goes on where it was: finished runs are skipped, unfinished ones resumed.
-"""
+"""`accord compare`: several algorithms over several seeds, a table and a picture; with --tune, tuned before."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from accord.cli.guard import complain
+from accord.cli.guard import Stopped, complain
+from accord.cli.lists import numbers, words
 from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
-from accord.cli.planning import Comparison, Entry, Tuning, numbers, words
-from accord.cli.running import watched
-from accord.errors import ConfigError, RunError
+from accord.cli.running import Whereabouts
+from accord.errors import RunError
+from accord.observe import Observer, RichProgress, observers_for
+from accord.study.progress import Progress
 
 if TYPE_CHECKING:
-    from accord.cli.tuning import Study
+    from accord.config import RunConfig
+    from accord.report import Row
+    from accord.study.choice import Choice
+    from accord.study.entry import Entry
+    from accord.study.trials import Trial
 
 
 def compare(
@@ -44,94 +44,80 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run algorithms over seeds and tabulate mean and deviation; run it again to go on after a stop."""
+    from accord.study.comparison import compare as carry_out
+
     short = {"rounds": rounds, "out": out, "name": name, "executor": executor, "data_dir": data_dir}
-    if tune is None and tune_rounds is not None:
-        raise ConfigError("--tune-rounds goes with --tune N, the number of trials")
-    tuning = Tuning(tune, tune_rounds) if tune is not None else None
-    names, chosen_seeds = words(algorithms, "--algorithms"), numbers(seeds, "--seeds")
-    comparison = Comparison(config, changes(sets, **short), names, chosen_seeds, tuning)
-    study = search(comparison, quiet) if tuning is not None else None
-    entries = comparison.entries(study.chosen if study is not None else None)
-    failed: dict[str, str] = {}
-    for position, entry in enumerate(entries, start=1):
-        announce(entry, position, len(entries), quiet)
-        try:
-            carry_out(entry, quiet)
-        except RunError as error:  # one that diverges must not cost the others
-            failed[entry.label] = str(error)
-            complain(f"{entry.label}: {error}")
-    finished = [entry for entry in entries if entry.finished]
-    write_results(comparison.folder, finished, failed, study, quiet)
-    typer.echo(str(comparison.folder))
-    if failed:
-        raise RunError(f"{len(failed)} of {len(entries)} runs failed ({'; '.join(failed)})")
+    where = Whereabouts()
 
+    def observers(config: RunConfig) -> list[Observer]:
+        return [where, *observers_for(config), *([] if quiet else [RichProgress()])]
 
-def search(comparison: Comparison, quiet: bool) -> Study:
-    """Find the settings each algorithm does best with on validation data."""
-    from accord.cli.tuning import carry_out_trial, plan_study
-
-    study = plan_study(comparison)
-    if not quiet:
-        typer.echo(study.describe(), err=True)
-    for position, trial in enumerate(study.trials, start=1):
-        announce(trial, position, len(study.trials), quiet)
-        carry_out_trial(trial, partial(carry_out, trial, quiet))
-        if trial.failure is not None and not quiet:
-            complain(trial.failure, f"{trial.label} counts as the worst: ")
-    if not quiet:
-        for algorithm, choice in study.choices.items():
-            typer.echo(f"{algorithm}: {choice.words}", err=True)
-    return study
-
-
-def announce(entry: Entry, position: int, total: int, quiet: bool) -> None:
-    """Which run is next, and what is left of it to do."""
-    if not quiet:
-        state = "finished before" if entry.finished else "goes on" if entry.begun else "new"
-        typer.echo(f"[{position}/{total}] {entry.label}: {state}", err=True)
-
-
-def carry_out(entry: Entry, quiet: bool) -> None:
-    """What is left to do of one run."""
-    from accord.engine.run import resume, run
-
-    advice = "run the same command again to go on"
-    if entry.finished:
-        return
-    if entry.begun:
-        watched(lambda observers: resume(entry.folder, observers=observers), entry.config, quiet, advice)
-    else:
-        watched(lambda observers: run(entry.config, observers=observers), entry.config, quiet, advice)
-
-
-def write_results(
-    folder: Path, entries: Sequence[Entry], failed: Mapping[str, str], study: Study | None, quiet: bool
-) -> None:
-    """compare.json, table.md and curves.png beside the runs, and the table on the terminal."""
-    from accord.engine.files import write_atomic
-    from accord.report import aggregate, as_json, curves, markdown, read_metrics, read_summary, rich_table
-
-    summaries = [read_summary(entry.folder) for entry in entries]
-    rows = aggregate(summaries)
-    runs = [{"folder": e.folder.name, **summary} for e, summary in zip(entries, summaries, strict=True)]
-    results: dict[str, Any] = {"rows": as_json(rows), "runs": runs, "failed": dict(failed)}
-    if study is not None:
-        results["tuning"] = study.as_json()
-    write_atomic(folder / "compare.json", json.dumps(results, indent=2) + "\n")
-    if not rows:
-        return
-    write_atomic(folder / "table.md", markdown(rows) + (study.markdown() if study is not None else ""))
-    by_algorithm = {
-        row.algorithm: [read_metrics(e.folder) for e in entries if e.config.algorithm.name == row.algorithm]
-        for row in rows
-    }
     try:
-        curves(folder / "curves.png", by_algorithm)
-    except ConfigError as missing:
-        complain(str(missing), "no curves.png: ")
-    if not quiet:
-        console = Console()
-        if not console.is_terminal:
-            console.width = max(console.width, 160)  # a log file has room; do not fold the columns
-        console.print(rich_table(rows))
+        result = carry_out(
+            words(algorithms, "--algorithms"),
+            config=config,
+            sets=changes(sets, **short),
+            seeds=numbers(seeds, "--seeds"),
+            tune=tune,
+            tune_rounds=tune_rounds,
+            observers=observers,
+            progress=Terminal(quiet),
+        )
+    except KeyboardInterrupt:
+        if where.folder is None:
+            raise
+        raise Stopped("run the same command again to go on") from None
+    if result.rows and not quiet:
+        show(result.rows)
+    typer.echo(str(result.folder))
+    if result.failed:
+        total = len(result.failed) + len(result.summaries)
+        labels = "; ".join(run.label for run in result.failed)
+        raise RunError(f"{len(result.failed)} of {total} runs failed ({labels})")
+
+
+class Terminal(Progress):
+    """Says on stderr how a comparison goes; when `quiet`, only which runs failed and what is missing."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def tuning(self, description: str) -> None:
+        """What the trials are."""
+        self._say(description)
+
+    def started(self, entry: Entry, position: int, total: int) -> None:
+        """Which run is next, and what is left of it to do."""
+        state = "finished before" if entry.finished else "goes on" if entry.begun else "new"
+        self._say(f"[{position}/{total}] {entry.label}: {state}")
+
+    def trial_failed(self, trial: Trial, reason: str) -> None:
+        """Part of a search, so no error."""
+        if not self._quiet:
+            complain(reason, f"{trial.label} counts as the worst: ")
+
+    def chosen(self, algorithm: str, choice: Choice) -> None:
+        """The settings of the runs."""
+        self._say(f"{algorithm}: {choice.words}")
+
+    def run_failed(self, entry: Entry, reason: str) -> None:
+        """An error, though the others go on."""
+        complain(f"{entry.label}: {reason}")
+
+    def not_drawn(self, reason: str) -> None:
+        """Without matplotlib."""
+        complain(reason, "no curves.png: ")
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            typer.echo(line, err=True)
+
+
+def show(rows: Sequence[Row]) -> None:
+    """The table on the terminal."""
+    from accord.report import rich_table
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 160)  # a log file has room; do not fold the columns
+    console.print(rich_table(rows))

@@ -68,7 +68,7 @@ def resume(
     report(watched(lambda observers: go_on(folder, observers=observers), settings, quiet), quiet)
 
 
-def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, quiet: bool, advice: str = "") -> Outcome:
+def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, quiet: bool) -> Outcome:
     """Carry out `work` with the observers the configuration asks for; Ctrl-C says how to go on."""
     where = Whereabouts()
     observers = [where, *observers_for(config), *([] if quiet else [RichProgress()])]
@@ -77,7 +77,7 @@ def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, qu
     except KeyboardInterrupt:
         if where.folder is None:
             raise
-        raise Stopped(advice or f"go on with: accord resume {shlex.quote(str(where.folder))}") from None
+        raise Stopped(f"go on with: accord resume {shlex.quote(str(where.folder))}") from None
     finally:
         for observer in observers:
             observer.close()

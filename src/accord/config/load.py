@@ -29,19 +29,17 @@ _DATA_NOT_HASHED = ("dir", "download")
 
 def load_config(path: Path | str | None = None, sets: Sequence[str] = ()) -> RunConfig:
     """The file's configuration, or the defaults, with changes; a ConfigError lists all problems at once."""
-    given = read_toml(Path(path)) if path is not None else {}
+    return from_dict(read_toml(Path(path)), sets, str(path)) if path is not None else from_dict({}, sets)
+
+
+def from_dict(given: Mapping[str, object], sets: Sequence[str] = (), source: str = "") -> RunConfig:
+    """A checked configuration from nested dictionaries, with changes; what is not given has its default.
+
+    `source` is what an error names as the place `given` came from.
+    """
     problems = Problems()
     merged = overlay(RunConfig, given, parse_sets(sets, problems))
-    return _checked(merged, problems, str(path) if path is not None else "")
-
-
-def from_dict(given: Mapping[str, object]) -> RunConfig:
-    """A checked configuration from nested dictionaries; what is not given has its default."""
-    return _checked(given, Problems(), "")
-
-
-def _checked(given: Mapping[str, object], problems: Problems, source: str) -> RunConfig:
-    config = RunConfig(**read(RunConfig, given, catalog.registry, problems), problems=problems)
+    config = RunConfig(**read(RunConfig, merged, catalog.registry, problems), problems=problems)
     problems.raise_if_any(source)
     return config
 

@@ -159,7 +159,9 @@ class RunConfig:
     out: Annotated[str, "folder for runs"] = "runs"
     device: Annotated[Literal["auto", "cpu", "cuda"], "auto: a GPU if there is one"] = "auto"
     executor: Annotated[
-        str, Named("executor", also=("auto",)), "who runs the clients; `accord list executors`; auto: what pays here"
+        str,
+        Named("executor", also=("auto",)),
+        "how clients are run; `accord list executors`; auto: what pays most on the device",
     ] = "auto"
     workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
     precision: Annotated[

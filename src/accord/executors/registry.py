@@ -1,7 +1,7 @@
 """Executors by name: what each says of itself before it is made, and which one a run gets.
 
-A new executor is a file in this package with a class of its own: `@EXECUTORS.add("name") class Mine(Choice)`. Its first
-line of documentation is what `accord list executors` prints.
+A new executor is one file in this package, found by itself: `@EXECUTORS.add("name")` above a class that is a `Choice`.
+The first line of the class's documentation is what `accord list executors` prints.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Choice(ABC):
         """Give back processes and memory."""
 
 
-EXECUTORS: Registry[type[Choice]] = Registry("executor")
+EXECUTORS: Registry[type[Choice]] = Registry("executor", home="accord.executors")
 
 
 def misfit(name: str, device: str) -> str:

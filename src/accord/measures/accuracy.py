@@ -14,6 +14,7 @@ import numpy as np
 from accord.errors import ConfigError, DataError
 from accord.measures.column import Column
 from accord.measures.measure import Measure, Record, entry
+from accord.measures.predictions import Predictions
 from accord.measures.scene import Moment, Scene
 
 # A mean over test sets can miss a target by rounding alone; this is less than one sample in a billion.
@@ -32,17 +33,13 @@ class Accuracy(Measure):
     )
 
     def round(self, scene: Scene, moment: Moment) -> Record:
-        """The means, and each environment's accuracy where there are several."""
+        """The same for every other reading of the model the method has."""
         if moment.predictions is None:
             return {}
-        passes = moment.predictions.environments
-        record: Record = {
-            "accuracy": float(np.mean([scores.right.mean() for scores in passes])),
-            "test_loss": float(np.mean([scores.loss.mean() for scores in passes])),
-        }
-        if len(passes) > 1:
-            names = [environment.name for environment in scene.data.environments]
-            record["environments"] = {n: float(s.right.mean()) for n, s in zip(names, passes, strict=True)}
+        record = _means(scene, moment.predictions)
+        others = scene.algorithm.readings(moment.new)
+        if others:
+            record["readings"] = {name: _means(scene, scene.predictions(other)) for name, other in others.items()}
         return record
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
@@ -55,6 +52,19 @@ class Accuracy(Measure):
             "top5_accuracy": top_mean(history, 5) if accuracies else None,
             "rounds_to": {str(target): number for target, number in rounds_to(history, scene.targets).items()},
         }
+
+
+def _means(scene: Scene, predictions: Predictions) -> Record:
+    """Over the environments, and each one's accuracy where there are several."""
+    passes = predictions.environments
+    record: Record = {
+        "accuracy": float(np.mean([scores.right.mean() for scores in passes])),
+        "test_loss": float(np.mean([scores.loss.mean() for scores in passes])),
+    }
+    if len(passes) > 1:
+        names = [environment.name for environment in scene.data.environments]
+        record["environments"] = {n: float(s.right.mean()) for n, s in zip(names, passes, strict=True)}
+    return record
 
 
 def top_mean(history: Mapping[int, float], count: int = 5) -> float:

@@ -57,7 +57,7 @@ class Evaluator:
         summary: Record = dict(self.scene.facts)
         for measure in self.measures:
             summary |= measure.summary(self.scene, metrics)
-        judged = not self.scene.personal and summary.get("accuracy") is not None
+        judged = not self.scene.algorithm.personal and summary.get("accuracy") is not None
         return {
             **summary,
             "judged_by": "accuracy" if judged else "personal_accuracy",

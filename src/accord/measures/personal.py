@@ -42,7 +42,7 @@ class Personal(Measure):
     def on(self, scene: Scene) -> bool:
         """As it is set; `auto` leaves it to the method."""
         value = scene.settings.get("personal", "auto")
-        return scene.personal if value == "auto" else bool(value)
+        return scene.algorithm.personal if value == "auto" else bool(value)
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """Of the round's clients, after their training."""

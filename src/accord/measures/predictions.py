@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from accord.core.algorithm import Predictor
+from accord.core.keys import Key
 from accord.data.federated import FederatedData, Groups, Index, Pool, unchanged
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -33,6 +34,11 @@ class Scores:
     labels: Tensor  # [N]
     logits: Tensor  # [N, C]
     features: Tensor  # [N, ...] the head's input
+
+    def in_order(self, rows: Index) -> Scores:
+        """The samples at `rows`, in that order."""
+        tensors = (t[torch.from_numpy(rows)] if len(t) else t for t in (self.labels, self.logits, self.features))
+        return Scores(self.right[rows], self.loss[rows], *tensors)
 
 
 @dataclass(frozen=True)
@@ -62,18 +68,29 @@ class ClientScores:
 
 
 class Predictions:
-    """A model's answers on the test pool in its environments, and on each client's own samples."""
+    """A model's answers on the test pool in its environments, and on each client's own samples.
+
+    `together`: an answer depends on the samples shown with it, so they are shown in one fixed random order.
+    """
 
     def __init__(
-        self, predictor: Predictor, data: FederatedData, size: int, device: torch.device, keep: frozenset[str]
+        self,
+        predictor: Predictor,
+        data: FederatedData,
+        size: int,
+        device: torch.device,
+        keep: frozenset[str] = frozenset(),
+        *,
+        together: bool = False,
     ) -> None:
-        self.predictor, self.data, self.size, self.device, self.keep = predictor, data, size, device, keep
+        self.predictor, self.data, self.size, self.device = predictor, data, size, device
+        self.keep, self.together = keep, together
         self._clients: dict[Held, ClientScores] = {}
 
     @cached_property
     def environments(self) -> list[Scores]:
         """The test pool in each of its environments."""
-        return [self.score(self._test_pool(e.change)) for e in self.data.environments]
+        return [self._test_pool(environment.change) for environment in self.data.environments]
 
     @cached_property
     def plain(self) -> Scores:
@@ -81,7 +98,7 @@ class Predictions:
         changes = [environment.change for environment in self.data.environments]
         if unchanged in changes:
             return self.environments[changes.index(unchanged)]
-        return self.score(self._test_pool(unchanged))
+        return self._test_pool(unchanged)
 
     def clients(self, split: Held) -> ClientScores | None:
         """The clients' own samples; None where no client has any."""
@@ -92,25 +109,50 @@ class Predictions:
             self._clients[split] = self._client_scores(groups, split)
         return self._clients[split]
 
+    def _test_pool(self, change: Callable[[Tensor], Tensor]) -> Scores:
+        pool = self.data.test_pool
+        return self._in_order(len(pool), pool.take, change)
+
     def _client_scores(self, groups: Groups, split: Held) -> ClientScores:
+        in_test = split == "test" and self.data.test_from == "test"
+        pool = self.data.test_pool if in_test else self.data.train_pool
         if self.data.transform is not None:
-            return ClientScores(self.score(self._one_by_one(groups, split)), np.arange(len(groups.order)), groups)
+            return ClientScores(self._transformed(pool, groups, split), np.arange(len(groups.order)), groups)
         # Without client transforms a sample's score does not depend on who holds it: score every sample once.
         positions, rows = np.unique(groups.order, return_inverse=True)
-        in_test = split == "test" and self.data.test_from == "test"
-        if in_test and len(positions) == len(self.data.test_pool):
+        if in_test and len(positions) == len(pool):
             return ClientScores(self.plain, rows, groups)
-        pool = self.data.test_pool if in_test else self.data.train_pool
-        return ClientScores(self.score(batches(pool, positions, self.size)), rows, groups)
+        return ClientScores(self._in_order(len(positions), lambda some: pool.take(positions[some])), rows, groups)
+
+    def _transformed(self, pool: Pool, groups: Groups, split: Held) -> Scores:
+        """Samples as their clients see them: a client's after the other's, or all of them mixed."""
+        change = self.data.transform
+        assert change is not None
+        if not self.together:
+            return self.score(self._one_by_one(groups, split))
+        owners = np.repeat(np.arange(len(groups)), groups.sizes).tolist()
+
+        def take(rows: Index) -> tuple[Tensor, Tensor]:
+            index = groups.order[rows]
+            x, y = pool.take(index)
+            seen = [change(owners[row], index[i : i + 1], x[i : i + 1]) for i, row in enumerate(rows.tolist())]
+            return torch.cat(seen), y
+
+        return self._in_order(len(groups.order), take)
 
     def _one_by_one(self, groups: Groups, split: Held) -> Iterator[tuple[Tensor, Tensor]]:
         for client in np.flatnonzero(groups.sizes).tolist():
             x, y = self.data.client(client, split)
             yield from zip(torch.split(x, self.size), torch.split(y, self.size), strict=True)
 
-    def _test_pool(self, change: Callable[[Tensor], Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        pool = self.data.test_pool
-        return ((change(x.to(self.device)), y) for x, y in batches(pool, np.arange(len(pool)), self.size))
+    def _in_order(
+        self, count: int, take: Callable[[Index], tuple[Tensor, Tensor]], change: Callable[[Tensor], Tensor] = unchanged
+    ) -> Scores:
+        """Samples 0 to `count` - 1 of `take`, in their order or mixed; the scores are in their order again."""
+        order = mixed(count) if self.together else np.arange(count)
+        taken = (take(order[start : start + self.size]) for start in range(0, count, self.size))
+        scores = self.score((change(x.to(self.device)), y) for x, y in taken)
+        return scores.in_order(np.argsort(order)) if self.together else scores
 
     def score(self, samples: Iterable[tuple[Tensor, Tensor]]) -> Scores:
         """One pass of the network, a batch at a time."""
@@ -132,9 +174,9 @@ class Predictions:
         )
 
 
-def batches(pool: Pool, index: Index, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Samples of a pool, `size` at a time."""
-    return (pool.take(index[start : start + size]) for start in range(0, len(index), size))
+def mixed(count: int) -> Index:
+    """One fixed random order, for methods that judge samples together: data sets often lie sorted by class."""
+    return Key(0).at("evaluate.mixed").permutation(count)
 
 
 def correct(logits: Tensor, labels: Tensor) -> Tensor:

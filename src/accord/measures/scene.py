@@ -38,14 +38,10 @@ class Scene:
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the summary says of the run before any number
     visit: Visit | None = None  # None: the clients' data is not here
 
-    @property
-    def personal(self) -> bool:
-        """Whether the method is about the clients' own models."""
-        return bool(getattr(self.algorithm, "personal", False))
-
     def predictions(self, predictor: Predictor, keep: frozenset[str] = frozenset()) -> Predictions:
         """What a model says of the samples it is judged on."""
-        return Predictions(predictor, self.data, self.batch_size, self.device, keep)
+        together = self.algorithm.judges_together
+        return Predictions(predictor, self.data, self.batch_size, self.device, keep, together=together)
 
 
 @dataclass(frozen=True)

@@ -36,3 +36,7 @@ Nothing passes between host and device from a block's first step to its last.
     lanes.py     Lanes              samples.py   Samples              compiler.py   StackedStep
     precision.py how exactly the device multiplies
 """
+
+from accord.executors.gpu.batched import Batched
+
+__all__ = ["Batched"]

@@ -1,0 +1,132 @@
+"""The exchanged models of a round's group, and what they say about a client's own samples.
+
+m models, n samples, D features, C classes. They arrive once for the whole cohort, stacked: `priors` and
+`prior_buffers` hold [m, ...] tensors, `group` the ids of their owners (and class counts where wanted).
+They are frozen, so a client runs them over its samples once a round and looks the answers up in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+import accord.authoring as fl
+from accord.core.model import Out
+from accord.parts.lookup import gathered, pieces
+
+GroupTarget = Literal["softmax", "normalise", "logits"]
+
+FLOOR = 1e-8  # a class nobody in the group holds has probability 0 under `normalise`, and KL wants a logarithm
+
+
+def group_message(priors: fl.Replies, device: torch.device) -> fl.Trees:
+    """What the `prior` task brought, as every client of the group is sent it."""
+    group: fl.Tree = {"ids": torch.tensor(priors.ids, device=device)}
+    if priors.has("counts"):
+        group["counts"] = priors.stacked("counts")["classes"]
+    return {"priors": priors.stacked("model"), "prior_buffers": priors.stacked("buffers"), "group": group}
+
+
+def frozen_outputs(model: fl.Model, params: fl.Tree, buffers: fl.Tree, x: Tensor) -> Out:
+    """A frozen model's logits and features of all samples, in one pass."""
+    found = [model.reference(params, buffers, piece) for piece in pieces(x)]
+    return Out(torch.cat([out.logits for out in found]), torch.cat([out.features for out in found]))
+
+
+def class_shares(counts: Tensor) -> Tensor:
+    """[m, C] the share of each class's samples that each of the group holds; 0 for a class nobody holds."""
+    return counts / counts.sum(0).clamp(min=1)
+
+
+def group_target(logits: Tensor, shares: Tensor, kind: GroupTarget) -> Tensor:
+    """[n, C] log-probabilities the group agrees on, from its [n, m, C] logits.
+
+    With u = sum_j p_j * softmax(logits_j): `softmax` is softmax(u), as printed; `normalise` is u / sum(u);
+    `logits` is softmax(sum_j p_j * logits_j).
+    """
+    said = logits if kind == "logits" else logits.softmax(-1)
+    merged = (shares * said).sum(1)
+    if kind == "normalise":
+        return (merged / merged.sum(-1, keepdim=True)).clamp(min=FLOOR).log()
+    return merged.log_softmax(-1)
+
+
+@dataclass(frozen=True)
+class Peers(fl.Part):
+    """Answers of the whole group on the client's samples; other parts read them, it adds no loss itself.
+
+    Without `priors` in the message (a client asked on its own, a round that needs none) its corner is empty.
+    """
+
+    features: bool  # keep [n, m, D] features, for a discriminator
+    target: GroupTarget | None = None  # keep the group's target, for the consensus ...
+    target_from: int = 0  # ... from this round on
+
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
+        """One pass of every model of the group over the client's data."""
+        if "priors" not in job.shared or not (self.features or self.target):
+            return {}
+        ids, client = job.shared["group"]["ids"].tolist(), int(job.info["client"])
+        consensus = self.target is not None and int(job.info["round"]) >= self.target_from
+        # Its own prior is asked for predictions only: a discriminator sees the features of its model in training.
+        asked = [j for j, member in enumerate(ids) if consensus or member != client]
+        return dict(self._outputs(model, job, job.data.x, asked))
+
+    def rows(self, model: fl.Model, job: fl.Job, carry: fl.Carry, batch: fl.Batch, what: str) -> Tensor | None:
+        """`features` or `target` of a batch; None where the group is not there to ask."""
+        corner: fl.Tree = carry[self.name]
+        if what not in corner:
+            return None
+        members = range(len(job.shared["group"]["ids"]))
+        return gathered(corner[what], batch, lambda x: self._outputs(model, job, x, members)[what])
+
+    def _outputs(self, model: fl.Model, job: fl.Job, x: Tensor, asked: Sequence[int]) -> fl.Tree:
+        """What is kept of the asked models' answers; a target wants all of them, features of the others are 0."""
+        priors, buffers, group = job.shared["priors"], job.shared.get("prior_buffers", {}), job.shared["group"]
+        outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x) for j in asked}
+        found: fl.Tree = {}
+        if self.features:
+            shape = (len(x), len(group["ids"]), model.num_features)
+            found["features"] = torch.zeros(shape, dtype=job.info["lr"].dtype, device=x.device)
+            for j, out in outs.items():
+                found["features"][:, j] = out.features
+        if self.target is not None and len(outs) == len(group["ids"]):
+            logits = torch.stack([out.logits for out in outs.values()], 1)
+            found["target"] = group_target(logits, class_shares(group["counts"]).to(logits), self.target)
+        return found
+
+
+@dataclass(frozen=True)
+class ClassCounts(fl.Part):
+    """Tells the group how many samples of each class the client holds."""
+
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
+        """[C] counts."""
+        return {"counts": {"classes": job.data.class_counts()}}, {}
+
+
+@dataclass(frozen=True)
+class FromPrior(fl.LocalTraining):
+    """Training that goes on from the client's own prior, where priors were exchanged.
+
+    What the parts see as the received model is still the global one.
+    """
+
+    def begin(self, job: fl.Job) -> fl.Carry:
+        """The usual carry with the prior's values put in."""
+        carry = super().begin(job)
+        if "priors" in job.shared:
+            position = int((job.shared["group"]["ids"] == job.info["client"]).nonzero())
+            for name, tensor in carry["train"]["model"].items():
+                tensor.copy_(job.shared["priors"][name][position])
+            for name, tensor in carry["buffers"].items():
+                tensor.copy_(job.shared["prior_buffers"][name][position])
+        return carry
+
+
+def _row(stacked: fl.Tree, position: int) -> fl.Tree:
+    return {name: tensor[position] for name, tensor in stacked.items()}

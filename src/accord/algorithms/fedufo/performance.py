@@ -1,0 +1,90 @@
+"""Dynamic sampling (FedUFO): half of a round's clients are those the model serves worst.
+
+A client's performance is the accuracy of the model it receives on its own training samples, before it trains
+on them: no test data is touched. `fresh` asks every client in every round, which costs a model down and a
+number up for each; `stale` takes what the clients of the train task report, most of it some rounds old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import accord.authoring as fl
+from accord.core.algorithm import Sampler
+from accord.parts.lookup import in_chunks
+from accord.parts.question import Question
+
+UNKNOWN = -1.0  # below every accuracy: a client never asked counts as one of the worst
+
+
+@dataclass(frozen=True)
+class WorstHalf:
+    """floor(m / 2) clients of lowest performance, the rest at random among the others.
+
+    m is as many as `of` would ask. Ties fall at random. Before `first_round` the choice is `of`'s own.
+    """
+
+    of: Sampler
+    first_round: int = 0
+
+    def size(self, clients: int) -> int:
+        return self.of.size(clients)
+
+    def __call__(self, state: fl.State, world: fl.World) -> list[int]:
+        """The round's cohort, sorted."""
+        usual = self.of(state, world)
+        if world.round < self.first_round:
+            return usual
+        rng = world.key.at("worst_half", world.round)
+        ids = rng.permutation(np.sort(np.asarray(world.clients)))
+        performance = state["performance"]["accuracy"].cpu().numpy()[ids]
+        worst = ids[np.argsort(performance, kind="stable")][: len(usual) // 2]
+        others = rng.choice(np.setdiff1d(ids, worst), size=len(usual) - len(worst), replace=False)
+        return sorted(int(i) for i in (*worst, *others))
+
+
+def own_accuracy(model: fl.Model, job: fl.Job) -> Tensor:
+    """Accuracy of the received model on all of the client's training samples."""
+    params, buffers = job.shared["model"], job.shared["buffers"]
+    guesses = in_chunks(lambda x: model.reference(params, buffers, x).logits.argmax(1), job.data.x)
+    return (guesses == job.data.y).to(job.info["lr"].dtype).mean()
+
+
+def measured(state: fl.State, replies: fl.Replies) -> fl.Trees:
+    """The state's performance with the reported values put in."""
+    known = state["performance"]["accuracy"].clone()
+    known[list(replies.ids)] = replies.stacked("performance")["accuracy"]
+    return {"performance": {"accuracy": known}}
+
+
+@dataclass(frozen=True)
+class Performance(fl.Part):
+    """[K] performance of every client, on the server; with `stale` the clients that train report theirs."""
+
+    stale: bool
+
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
+        unknown = torch.full((len(world.sizes),), UNKNOWN, device=model.device)
+        return {"performance": {"accuracy": unknown}}
+
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
+        return {"accuracy": own_accuracy(model, job)} if self.stale else {}
+
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
+        return ({"performance": dict(carry[self.name])} if self.stale else {}), {}
+
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
+        """Remember what was reported."""
+        return measured(state, replies) if self.stale else {}
+
+
+@dataclass(frozen=True)
+class MeasurePerformance(Question):
+    """How well does the received model do on the client's own samples?"""
+
+    def answer(self, job: fl.Job) -> fl.Trees:
+        return {"performance": {"accuracy": own_accuracy(self.model, job)}}

@@ -1,0 +1,84 @@
+"""Which trial is the best of its algorithm.
+
+A trial is judged by the mean accuracy over the last fifth of its rounds; a personal method, or one without a global
+model, by the personal accuracy at the end. A trial that diverges, or draws what its method refuses, is worse than all
+others. The best is used for the runs, the earlier one of two equals.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accord.core.methods import is_personal
+from accord.errors import ConfigError
+from accord.report.runs import read_metrics, read_summary
+from accord.study.trials import Trial
+
+LAST = 0.2  # share of the rounds whose evaluations judge a trial
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the search came to for one algorithm."""
+
+    trial: int
+    settings: Mapping[str, object]
+    score: float | None  # None: every trial failed, and the settings stay as they are
+    judged_by: str
+    tried: Sequence[Mapping[str, Any]]
+    texts: Sequence[str]
+
+    @property
+    def words(self) -> str:
+        """What is printed about it."""
+        if self.score is None:
+            return f"all {len(self.tried)} trials failed; the settings stay as they are"
+        settings = ", ".join(self.texts) or "the settings as they are"
+        return f"trial {self.trial} of {len(self.tried)}: {settings}; validation {self.judged_by} {self.score:.4f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "trial": self.trial,
+            "settings": dict(self.settings),
+            "score": self.score,
+            "judged_by": self.judged_by,
+            "tried": list(self.tried),
+        }
+
+
+def best_of(trials: Sequence[Trial]) -> Choice:
+    """The best of the finished trials of one algorithm."""
+    best, highest, judged_by = trials[0], -math.inf, ""
+    tried: list[dict[str, Any]] = []
+    for trial in trials:
+        record: dict[str, Any] = {"trial": trial.number, "settings": dict(trial.settings)}
+        if trial.failure is not None:
+            record |= {"score": None, "failed": trial.failure}
+        else:
+            record["score"], judged_by = score(trial)
+            if record["score"] > highest:
+                best, highest = trial, record["score"]
+        tried.append(record)
+    reached = highest if math.isfinite(highest) else None
+    return Choice(best.number, best.settings, reached, judged_by, tried, best.texts)
+
+
+def score(trial: Trial) -> tuple[float, str]:
+    """How good a trial was, and in what."""
+    summary = read_summary(trial.folder)
+    first = math.floor((1 - LAST) * trial.config.rounds)  # the last round is always evaluated
+    records = [record for record in read_metrics(trial.folder) if record["round"] > first]
+    accuracies = [record["accuracy"] for record in records if "accuracy" in record]
+    if accuracies and not is_personal(trial.config.algorithm.name):
+        return statistics.fmean(accuracies), "accuracy"
+    if summary.get("personal_accuracy"):
+        return float(summary["personal_accuracy"]["mean"]), "personal accuracy"
+    raise ConfigError(
+        f"algorithm {trial.config.algorithm.name} has no global model to be tuned by: measure its personal accuracy "
+        "with --set evaluate.personal=true"
+    )
