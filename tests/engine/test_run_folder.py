@@ -115,6 +115,13 @@ def test_logs_are_neither_cut_nor_continued_through_links(tmp_path: Path, treasu
     assert contents(treasure) == before
 
 
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"12345")
+    assert read_here(tmp_path / "x", 5) == b"12345"
+    with pytest.raises(RunError, match="x has 5 bytes, more than the 4 allowed"):
+        read_here(tmp_path / "x", 4)
+
+
 @pytest.mark.timeout(20)
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     for name in ("metrics.jsonl", "notes.txt", ".lock"):
@@ -223,6 +230,11 @@ def test_what_a_killed_write_left_goes_when_the_run_goes_on(folder: Path, treasu
     theirs = [folder / "draft.5.tmp", folder / ".vimrc.tmp", folder / ".x.5b.tmp", checkpoint / ".round-x.tmp"]
     for path in theirs:
         path.write_text("the user's")
+    theirs += [folder / ".round-000001.tmp", folder / ".folder.5.tmp"]
+    for path in theirs[-2:]:
+        path.mkdir()
+    (folder / ".link.5.tmp").symlink_to(treasure / "notes.md")
+    theirs.append(folder / ".link.5.tmp")
     with only_here(folder):
         assert not any(path.exists() for path in [*ours, torn])
     assert all(path.exists() for path in theirs)
