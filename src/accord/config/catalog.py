@@ -14,6 +14,7 @@ WHERE = {
     "partition": ("accord.data.partitions", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
+    "measure": ("accord.measures", "MEASURES"),
     "sampler": ("accord.sampling", "SAMPLERS"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),

@@ -126,13 +126,6 @@ def _schedule_goes_down(config: RunConfig) -> str:
     return f"local.min_lr = {config.local.min_lr} must be at most local.lr = {config.local.lr}"
 
 
-@_on("evaluate.unseen_epochs", "partition.unseen")
-def _newcomers_exist(config: RunConfig) -> str:
-    if config.evaluate.unseen_epochs and not config.partition.unseen:
-        return "evaluate.unseen_epochs needs newcomers: set partition.unseen above 0, or unseen_epochs to 0"
-    return ""
-
-
 @_on("evaluate.split", "partition.validation")
 def _validation_data_exists(config: RunConfig) -> str:
     if config.evaluate.split == "validation" and not config.partition.validation:

@@ -20,11 +20,11 @@ from accord.data.federated import Dataset, FederatedData
 from accord.engine.build import choose_device
 from accord.engine.checkpoint import Checkpoints
 from accord.engine.client import Site
-from accord.engine.evaluation import Evaluator
 from accord.engine.run import run
 from accord.engine.store import ClientStore
 from accord.errors import ConfigError
 from accord.executors.sequential import Sequential
+from accord.measures import Evaluator
 from accord.observe import Observer
 
 # What the clients do, and what the server does around it.

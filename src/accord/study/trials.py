@@ -99,16 +99,10 @@ def _new(comparison: Comparison, algorithm: str, number: int, before: Sequence[T
 def _as_trial(comparison: Comparison, algorithm: str, number: int, texts: Sequence[str]) -> RunConfig:
     config = comparison.config(algorithm, comparison.seeds[0], texts)
     assert comparison.tuning is not None
-    cheap = replace(
-        config.evaluate,
-        split="validation",
-        personal=config.evaluate.personal or is_personal(algorithm),
-        clients=False,
-        local_on_global=False,
-        drift=False,
-        map=False,
-        unseen_epochs=0,
-    )
+    options = dict(config.evaluate.options)
+    options |= dict.fromkeys(("clients", "local_on_global", "drift", "map"), False) | {"unseen_epochs": 0}
+    options["personal"] = is_personal(algorithm) or options["personal"]
+    cheap = replace(config.evaluate, split="validation", options=options)
     return replace(
         config,
         out=str(comparison.folder / "tune"),
