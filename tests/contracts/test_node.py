@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from accord.client import Answer, Request, Site, Work
 from accord.core.methods import ALGORITHMS
 from accord.core.tensors import Trees
-from accord.engine.client import Answer, Request, Site, Work
 from accord.engine.node import Node
 from accord.errors import RunError
 from accord.executors.sequential import answer, one_thread

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from accord.client import Executor
 from accord.config import RunConfig
 from accord.core.algorithm import Algorithm, Setup
 from accord.core.methods import ALGORITHMS
@@ -22,7 +23,6 @@ from accord.core.optim import SGD, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.types import Replies, State, World
 from accord.data.federated import Environment, FederatedData, Groups, Pool, unchanged
-from accord.engine.client import Executor
 from accord.engine.exchange import LocalExchange
 from accord.engine.federation import Federation
 from accord.engine.store import ClientStore

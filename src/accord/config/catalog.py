@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping
+from typing import Any
 
 from accord.settings import Factory
 
@@ -22,10 +23,10 @@ WHERE = {
 }
 
 
-def registry(kind: str) -> Mapping[str, Factory]:
+def registry(kind: str) -> Mapping[str, Any]:
     """The factories of one kind: one of those in `WHERE`."""
     module, name = WHERE[kind]
-    found: Mapping[str, Factory] = getattr(importlib.import_module(module), name)
+    found: Mapping[str, Any] = getattr(importlib.import_module(module), name)
     return found
 
 

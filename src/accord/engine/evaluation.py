@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from accord.client import Request, Site, Work, run_client
 from accord.core.task import Task
 from accord.core.tensors import Trees
-from accord.engine.client import Request, Site, Work, run_client
 from accord.engine.federation import Federation
 from accord.engine.logs import versions
 from accord.executors.sequential import one_thread

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
+from accord.client import Draws
 from accord.core.keys import Key
 from accord.core.types import ClientData
-from accord.engine.client import Draws
 from accord.errors import RunError
 
 

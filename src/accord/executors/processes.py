@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from accord.client import Answer, Request, Site, Work
 from accord.core.task import Task
 from accord.core.tensors import Trees, clone
 from accord.core.types import Result
-from accord.engine.client import Answer, Request, Site, Work
 from accord.executors.allocator import keep_freed_memory
 from accord.executors.registry import EXECUTORS, GLADLY, NEVER, Choice, Done, nobody
 from accord.executors.sequential import answer, one_thread
