@@ -182,7 +182,7 @@ def test_local_models_are_made_of_replies_memory_and_the_new_state(
     name: str, settings: dict[str, float], float64: None
 ) -> None:
     """Memory is asked for where it is kept: from a real node it does not come with the reply."""
-    run = tiny(ALGORITHMS[name], **settings).rounds(1)
+    run = tiny(ALGORITHMS[name], settings).rounds(1)
     old = run.state
     run.rounds(1)
     assert run.replies is not None
