@@ -21,6 +21,7 @@ from accord.engine.federation import Federation
 from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
 from accord.engine.loop import Loop
+from accord.engine.missing import account, named
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError
 from accord.executors.gpu.precision import numerics
@@ -96,6 +97,8 @@ def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outc
                 state, record = done.state, done.record
                 if done.round == 1 and start.bytes_up + start.bytes_down:
                     record |= {"start_bytes_up": start.bytes_up, "start_bytes_down": start.bytes_down}
+                if done.round == 1 and start.missing:
+                    record["missing"] = named(start.missing) | record.get("missing", {})
                 logs.write("metrics", record)
                 if _is_kept(config, done.round):
                     checkpoints.save(Snapshot(done.round, state, store.save()), store, versions())
@@ -104,6 +107,7 @@ def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outc
                 audience.round_ended(done.round, record)
             rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
             summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(state, rehearsal)
+            summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
         finally:
             executor.close()
             logs.close()
