@@ -58,7 +58,15 @@ class Unwilling(Part):
 
 def test_a_runs_summary_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.engine.federation.build_algorithm", lambda _, setup: averaging(setup, Unwilling()))
-    sets = ["rounds=3", "partition.clients=4", "data.limit=80", "model.hidden=[4]", "executor=sequential"]
+    sets = [
+        "rounds=3",
+        "partition.clients=4",
+        "clients.count=4",
+        "data.limit=80",
+        "model.name=mlp",
+        "model.hidden=[4]",
+        "executor=sequential",
+    ]
     sets += [f"out={tmp_path}", "name=x", "clients.tolerate=0.25"]
     outcome = accord.run(accord.load_config(sets=sets))
     assert outcome.summary["left_out"] == {"1": {"times": 2, "why": "ValueError: not today"}}
