@@ -17,7 +17,7 @@ from pathlib import Path
 from support.zygote import Zygote
 
 METHODS = (
-    *("fedavg", "scaffold", "ditto", "feddyn", "moon", "fedbn", "fedrep", "fedufo", "fedadam", "spherefed"),
+    *("fedavg", "scaffold", "ditto", "feddyn", "moon", "fedper", "fedrep", "fedufo", "fedadam", "spherefed"),
     *("fedrane", "apple"),
 )
 EXECUTORS = ("sequential", "processes")
