@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit test-slow test-hostile test-gpu fingerprints format bench bench-peers bench-scale clean
+.PHONY: help demo test lint types unit test-slow test-hostile test-gpu fingerprints tables format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ test-gpu:  ## the tests that need a CUDA device, with the python that sees it
 
 fingerprints: $(READY)  ## do all methods still give the bits they gave? (about three minutes)
 	PYTHONPATH=src $(BIN)/python scripts/fingerprints.py
+
+tables: $(READY)  ## write the tables of methods in README.md and docs/methods.md
+	PYTHONPATH=src $(BIN)/python scripts/method_table.py
 
 format: $(READY)  ## let ruff format and fix
 	$(BIN)/ruff check --fix .

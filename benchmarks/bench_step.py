@@ -24,9 +24,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from accord.algorithms import ALGORITHMS
 from accord.core.algorithm import Setup
 from accord.core.keys import Key
+from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
 from accord.core.optim import SGD, Schedule
 from accord.core.plan import Plan

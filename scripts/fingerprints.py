@@ -25,7 +25,7 @@ import torch
 from safetensors.numpy import load_file
 
 import accord
-from accord.algorithms import ALGORITHMS
+from accord.core.methods import ALGORITHMS
 from accord.executors import EXECUTORS
 from accord.executors.gpu.batched import Batched
 

@@ -1,7 +1,10 @@
-"""Print tables of the methods from the registry.
+"""The tables of methods in the documentation, written from the registry between their markers.
 
-python scripts/method_table.py            # README: what each is, and the code lines of its file
-python scripts/method_table.py --lines    # docs/methods.md: its file, and with all parts and rules it imports
+    python scripts/method_table.py            write README.md and docs/methods.md
+    python scripts/method_table.py --check    only say whether they are as the code is
+
+README: what each method is, and the code lines of its file. docs/methods.md: its file, or folder, and with all parts,
+rules and methods it imports.
 """
 
 from __future__ import annotations
@@ -10,21 +13,18 @@ import argparse
 import ast
 import inspect
 import io
+import re
 import sys
 import tokenize
+from pathlib import Path
 from types import ModuleType
 
-from accord import algorithms
 from accord.config.catalog import summary
+from accord.core.methods import ALGORITHMS, FAMILIES
 
-GROUPS = {
-    "The five papers": algorithms.PAPERS,
-    "Global model, changes on the client": algorithms.CLIENT_SIDE,
-    "Global model, mixed or shared data": algorithms.DATA_SIDE,
-    "Global model, changes on the server": algorithms.SERVER_SIDE,
-    "Personal models": algorithms.PERSONAL,
-    "Ends of the scale, and your own mixture": algorithms.ENDS,
-}
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("accord.algorithms.", "accord.parts.", "accord.aggregate.")
+MARKS = ("<!-- methods: made by `make tables` -->", "<!-- methods end -->")
 
 
 def code_lines(source: str) -> int:
@@ -47,37 +47,85 @@ def code_lines(source: str) -> int:
 def imported(module: ModuleType, seen: set[str]) -> set[str]:
     """The module and all it imports, directly or not, from the folders that hold methods, parts and rules."""
     seen.add(module.__name__)
-    for value in vars(module).values():
+    for value in [*vars(module).values(), *_of_authoring(module)]:
         home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        folder = str(home).rpartition(".")[0]
-        if folder in ("accord.algorithms", "accord.parts", "accord.aggregate") and home not in seen:
+        if str(home).startswith(ROOMS) and home not in seen:
             imported(sys.modules[str(home)], seen)
     return seen
 
 
-def own_lines(module: ModuleType) -> int:
-    """Code lines of one file."""
-    return code_lines(inspect.getsource(module))
+def _of_authoring(module: ModuleType) -> list[object]:
+    """What it takes from the authors' namespace, `fl.Mean`."""
+    namespace = vars(module).get("fl")
+    used = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Attribute)]
+    return [getattr(namespace, n.attr) for n in used if isinstance(n.value, ast.Name) and n.value.id == "fl"]
+
+
+def own_modules(module: ModuleType) -> list[str]:
+    """The module; of a folder, all of its modules."""
+    return [name for name in sorted(sys.modules) if name == module.__name__ or name.startswith(f"{module.__name__}.")]
+
+
+def lines_of(names: set[str] | list[str]) -> int:
+    """Code lines of some modules."""
+    return sum(code_lines(inspect.getsource(sys.modules[name])) for name in names)
+
+
+def both(name: str) -> tuple[int, int]:
+    """Code lines of a method's own file or folder, and with what it imports."""
+    module = inspect.getmodule(inspect.unwrap(ALGORITHMS[name]))
+    assert module is not None
+    own = own_modules(module)
+    return lines_of(own), lines_of(imported(module, set()) | set(own))
+
+
+def table(*, with_imports: bool) -> list[str]:
+    """One table, line by line."""
+    columns = "its file | with what it imports" if with_imports else "what it does | code lines of its file"
+    rows = [f"| method | {columns} |", "|---|---|---|"]
+    for family, title in FAMILIES.items():
+        rows.append(f"| **{title}** | | |")
+        for name in [name for name in ALGORITHMS if ALGORITHMS.facts(name)["family"] == family]:
+            own, whole = both(name)
+            said = summary("algorithm", ALGORITHMS[name])
+            rows.append(f"| `{name}` | {own} | {whole} |" if with_imports else f"| `{name}` | {said} | {own} |")
+    return rows
+
+
+def compared(line: str) -> str:
+    """A line that sets a method beside other libraries (`| FedAvg | 5 / 68 | ...`), with our figures of today."""
+    found = re.match(r"\| (\w+) \| \d+ / \d+ \|", line)
+    if found is None or found[1].lower() not in ALGORITHMS:
+        return line
+    return f"| {found[1]} | {' / '.join(map(str, both(found[1].lower())))} |{line[found.end() :]}"
+
+
+def filled(page: str, rows: list[str]) -> str:
+    """The page with the table between its markers, and our figures in other tables."""
+    page = "\n".join(compared(line) for line in page.split("\n"))
+    before, _, rest = page.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not end:
+        raise SystemExit(f"the page has no place for the table: write {MARKS[0]} and {MARKS[1]} where it belongs")
+    return "\n".join([f"{before}{MARKS[0]}", *rows, f"{end}{after}"])
 
 
 def main() -> None:
-    """One table."""
+    """Write both, or look."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", action="store_true")
-    lines = parser.parse_args().lines
-    second = "its file | with what it imports" if lines else "what it does | code lines of its file"
-    print(f"| method | {second} |\n|---|---|---|")
-    for title, factories in GROUPS.items():
-        print(f"| **{title}** | | |")
-        for factory in factories:
-            module = inspect.getmodule(factory)
-            assert module is not None
-            own = own_lines(module)
-            if lines:
-                everything = sum(own_lines(sys.modules[name]) for name in imported(module, set()))
-                print(f"| `{factory.__name__}` | {own} | {everything} |")
-            else:
-                print(f"| `{factory.__name__}` | {summary('algorithm', factory)} | {own} |")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a table is stale")
+    check = parser.parse_args().check
+    stale = []
+    for name, with_imports in (("README.md", False), ("docs/methods.md", True)):
+        page = (ROOT / name).read_text()
+        new = filled(page, table(with_imports=with_imports))
+        if new != page:
+            stale.append(name)
+            if not check:
+                (ROOT / name).write_text(new)
+    if stale:
+        print(f"{'stale: run `make tables`' if check else 'written'}: {', '.join(stale)}")
+    sys.exit(1 if stale and check else 0)
 
 
 if __name__ == "__main__":

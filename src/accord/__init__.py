@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from accord._version import __version__
 
 if TYPE_CHECKING:
-    from accord.algorithms import ALGORITHMS
     from accord.config import RunConfig, from_dict, load_config
+    from accord.core.methods import ALGORITHMS
     from accord.data import federate, from_arrays, from_huggingface, from_torch, load_dataset
     from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume, run
@@ -48,7 +48,7 @@ __all__ = [
 
 # Imported on first use: `accord --help` and a worker of one part of the package need not load all of it.
 _HOMES = {
-    "accord.algorithms": ("ALGORITHMS",),
+    "accord.core.methods": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_torch", "load_dataset"),
     "accord.engine.federation": ("Federation",),

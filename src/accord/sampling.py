@@ -21,6 +21,10 @@ class Uniform:
 
     count: int
 
+    def size(self, clients: int) -> int:
+        """At most `count`."""
+        return min(self.count, clients)
+
     def __call__(self, state: State, world: World) -> list[int]:
         """The round's cohort, sorted."""
         rng = world.key.at("cohort", world.round)
@@ -34,6 +38,10 @@ class Weighted:
     """`count` clients without replacement, likelier the more samples they hold."""
 
     count: int
+
+    def size(self, clients: int) -> int:
+        """At most `count`."""
+        return min(self.count, clients)
 
     def __call__(self, state: State, world: World) -> list[int]:
         """The round's cohort, sorted."""
@@ -52,6 +60,10 @@ class Cyclic:
 
     count: int
 
+    def size(self, clients: int) -> int:
+        """At most `count`."""
+        return min(self.count, clients)
+
     def __call__(self, state: State, world: World) -> list[int]:
         """The round's cohort, sorted."""
         ids = world.key.at("cohort").permutation(np.asarray(world.clients))
@@ -62,6 +74,10 @@ class Cyclic:
 @dataclass(frozen=True)
 class Everyone:
     """All clients, every round."""
+
+    def size(self, clients: int) -> int:
+        """All of them."""
+        return clients
 
     def __call__(self, state: State, world: World) -> list[int]:
         """All ids."""

@@ -13,8 +13,8 @@ import torch
 from accord.algorithms.compose import compose
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedcm import fedcm
-from accord.algorithms.feddecorr import feddecorr
-from accord.algorithms.fedntd import fedntd
+from accord.algorithms.feddecorr import Decorrelation, feddecorr
+from accord.algorithms.fedntd import NotTrueDistillation, fedntd
 from accord.algorithms.fedprox import fedprox
 from accord.algorithms.mixup import mixup
 from accord.config import load_config
@@ -22,10 +22,7 @@ from accord.core.optim import Adam
 from accord.core.task import Part
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
-from accord.parts.contrast import Decorrelation
-from accord.parts.distill import NotTrueDistillation
-from accord.parts.registry import PARTS, check_together
-from accord.settings import settings_of
+from accord.parts.composition import build_parts, check_together, listed_parts
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
 
@@ -113,13 +110,15 @@ def test_what_is_refused(parts: tuple[str, ...], says: str) -> None:
 def test_parts_are_a_list_of_names() -> None:
     setup = tiny_setup(tiny_data(), tiny_model())
     for parts in ("mixup", (Decorrelation(),), (3,)):
-        with pytest.raises(ConfigError, match="listed by name"):
+        with pytest.raises(ConfigError, match=r"algorithm compose: parts = .*list of"):
             compose(setup, parts=parts)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="listed by name"):
+            build_parts(setup, parts)  # type: ignore[arg-type]
 
 
 def test_two_gradient_rules_are_refused() -> None:
     setup = tiny_setup(tiny_data(), tiny_model())
-    momentum = PARTS["fedcm"](setup)
+    (momentum,) = build_parts(setup, ["fedcm"])
     with pytest.raises(ConfigError, match=r"ClientMomentum and Reversed do not go together.*the gradient rule"):
         check_together((momentum, Reversed()))
     check_together((momentum, Decorrelation(), NotTrueDistillation()))
@@ -132,8 +131,11 @@ def test_a_part_that_needs_another_optimizer_is_refused() -> None:
 
 
 def test_every_part_explains_its_settings() -> None:
-    for name in PARTS:
-        for setting in settings_of(PARTS[name]).values():
+    parts = listed_parts()
+    assert set(parts) == {"feddecorr", "fedcm", "fedntd", "fedprox", "mixup"}
+    assert "weight" not in parts["mixup"], "how to average is the method's, not the part's"
+    for settings in parts.values():
+        for setting in settings.values():
             assert setting.doc
             assert setting.bounds is None or setting.default in setting.bounds
 

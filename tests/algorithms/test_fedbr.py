@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedbr import fedbr
+from accord.algorithms.mixup import Mixup
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
 from accord.core.types import Batch, ClientData, Job
 from accord.executors.processes import Processes
 from accord.models import adapt
-from accord.parts.contrast import contrast
-from accord.parts.mixing import Mixup
+from accord.parts.losses import contrast
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, gradient, samples
 

@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from accord.algorithms.fedbr import fedbr
+from accord.algorithms.fedbr.pseudo import Contribute, PseudoData, balanced_picks, uniform_picks
 from accord.core.types import ClientData
 from accord.engine.exchange import LocalExchange
 from accord.errors import ConfigError
 from accord.parts.mlp import init_mlp, mlp
-from accord.parts.pseudo import Contribute, PseudoData, balanced_picks, share_of, uniform_picks
+from accord.parts.samples import share_of
 from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
 from support.reference import samples
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from accord.algorithms.fedbr import fedbr
+from accord.algorithms.mixup import Mixup
 from accord.core.plan import Plan
 from accord.errors import ConfigError
-from accord.parts.mixing import Mixup
 from accord.settings import settings_of
 from support.federation import tiny_data, tiny_model, tiny_setup
 

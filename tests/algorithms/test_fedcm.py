@@ -15,7 +15,6 @@ from accord.core.plan import Plan
 from accord.core.tensors import num_bytes
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
-from accord.parts.gradients import effective_steps
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.methods import tiny
 from support.reference import Params, local_sgd
@@ -80,7 +79,7 @@ def test_effective_steps_of_a_constant_gradient(rho: float, nesterov: bool) -> N
         state = optimizer.init(params)
         for _ in range(steps):
             optimizer.update(params, {"w": torch.ones((), dtype=torch.float64)}, state, torch.tensor(1.0))
-        far = effective_steps(torch.tensor(float(steps), dtype=torch.float64), optimizer)
+        far = optimizer.effective_steps(torch.tensor(float(steps), dtype=torch.float64))
         assert float(far) == pytest.approx(-float(params["w"]), rel=1e-12)
 
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.feddecorr import feddecorr
+from accord.algorithms.feddecorr import decorrelation, feddecorr
 from accord.core.plan import Plan
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
-from accord.parts.contrast import decorrelation
 from support.federation import SIZES, Given, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.methods import tiny
 from support.reference import Params, gradient, samples

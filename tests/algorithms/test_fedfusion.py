@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fedfusion import FusionMethod, fedfusion
+from accord.algorithms.fedfusion import FusionMethod, fedfusion, fuse, init_fusion
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD
@@ -25,7 +25,6 @@ from accord.errors import ConfigError
 from accord.executors.processes import Processes
 from accord.models import adapt
 from accord.models.network import Network
-from accord.parts.fusion import fuse, init_fusion
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, gradient, samples
 

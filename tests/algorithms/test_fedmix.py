@@ -12,8 +12,8 @@ from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedmix import TaylorMix, fedmix, naivemix
-from accord.core.task import View
 from accord.core.types import Batch, ClientData, Job
+from accord.core.view import View
 from accord.errors import ConfigError
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, Params, by_samples, near, same_in_processes, tiny
@@ -117,7 +117,7 @@ def test_the_taylor_term_is_the_slope_of_naive_mixing(float64: None) -> None:
     batch = part.batch(job, {}, Batch(x, y, torch.ones(5), torch.arange(5), noise))
     assert len(batch.index) == 0
     with torch.enable_grad():
-        found = part.loss(View(model, job, {}, {"model": w}, model.train(w, {}, batch.x), batch))
+        found = part.loss(View(model, job, {}, {"model": w}, model.train(w, {}, batch.x), batch)).value
     logits = forward(w, 0.8 * x)
     rest = 0.8 * F.cross_entropy(logits, y) + 0.2 * F.cross_entropy(logits, ybar)
     h = 1e-5
@@ -140,7 +140,7 @@ def test_padding_changes_nothing(float64: None) -> None:
             batch = part.batch(job, {}, Batch(x[:rows], y[:rows], weight, torch.arange(rows), noise))
             with torch.enable_grad():
                 out = model.train(w, {}, batch.x)
-                found.append(float(part.loss(View(model, job, {}, {"model": w}, out, batch)).detach()))
+                found.append(float(part.loss(View(model, job, {}, {"model": w}, out, batch)).value.detach()))
         assert found[0] == pytest.approx(found[1], abs=1e-12)
 
 

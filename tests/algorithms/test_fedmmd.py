@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from accord.algorithms.fedavg import averaging, fedavg
-from accord.algorithms.fedmmd import fedl2, fedmmd
+from accord.algorithms.fedavg import fedavg
+from accord.algorithms.fedmmd import FIXED_WIDTHS, MMD, RELATIVE_WIDTHS, OutputL2, fedl2, fedmmd, mmd, squared_distances
 from accord.core.algorithm import Method, Setup
 from accord.core.model import Model
 from accord.core.optim import SGD
@@ -29,8 +29,8 @@ from accord.errors import ConfigError
 from accord.executors import sequential
 from accord.executors.processes import Processes
 from accord.models.network import Network
-from accord.parts import frozen
-from accord.parts.mmd import FIXED_WIDTHS, MMD, RELATIVE_WIDTHS, OutputL2, mmd, squared_distances
+from accord.parts import lookup
+from accord.parts.averaging import averaging
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, forward, gradient, samples
 
@@ -300,8 +300,8 @@ def test_without_weight_it_is_fedavg(factory: Callable[..., Method], weight: str
 @pytest.mark.parametrize("size", [1, 4, 7])
 def test_chunks_do_not_change_the_outputs(size: int) -> None:
     x = torch.arange(30.0).view(15, 2)
-    assert torch.equal(frozen.in_chunks(lambda part: part * 2, x, size), x * 2)
-    assert frozen.in_chunks(lambda part: part * 2, x[:0], size).shape == (0, 2)
+    assert torch.equal(lookup.in_chunks(lambda part: part * 2, x, size), x * 2)
+    assert lookup.in_chunks(lambda part: part * 2, x[:0], size).shape == (0, 2)
 
 
 def test_the_frozen_stream_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def total_weight(steps: int, rho: float, nesterov: bool) -> float:
 
 @pytest.mark.parametrize(("rho", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 def test_total_weight(rho: float, nesterov: bool) -> None:
-    ours = Normalised(rho, nesterov).norm(torch.arange(9, dtype=torch.float64))
+    ours = SGD(rho, nesterov=nesterov).effective_steps(torch.arange(9, dtype=torch.float64))
     assert ours.tolist() == pytest.approx([total_weight(tau, rho, nesterov) for tau in range(9)], abs=1e-12)
 
 
@@ -62,14 +62,14 @@ def test_by_hand() -> None:
             Result({"t": {"w": torch.tensor([v])}}, {}, {"steps": torch.tensor(s)}) for v, s in ((1.0, 1), (second, 3))
         ]
         replies = Replies((0, 1), tuple(answers), torch.tensor([5, 5]), {})
-        assert Normalised()({"t": {"w": torch.zeros(1)}}, "t", replies)["t"]["w"].tolist() == [expected]
+        assert Normalised(SGD())({"t": {"w": torch.zeros(1)}}, "t", replies)["t"]["w"].tolist() == [expected]
 
 
 def test_a_client_without_steps_adds_nothing() -> None:
     """Client 0 has fewer samples than a dropped batch: tau = 0. tau_eff = 6/10 * 0 + 4/10 * 2, so 0.4 of the change."""
     answers = [Result({"t": {"w": torch.tensor([v])}}, {}, {"steps": torch.tensor(s)}) for v, s in ((1.0, 0), (6.0, 2))]
     replies = Replies((0, 1), tuple(answers), torch.tensor([6, 4]), {})
-    moved = Normalised()({"t": {"w": torch.ones(1)}}, "t", replies)["t"]["w"]
+    moved = Normalised(SGD())({"t": {"w": torch.ones(1)}}, "t", replies)["t"]["w"]
     # w - tau_eff * p_1 (w - 6) / 2 = 1 + 0.8 * 0.4 * 5 / 2
     assert moved.tolist() == pytest.approx([1.8])
 

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from accord.algorithms.compose import compose
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fedntd import fedntd
+from accord.algorithms.fedntd import NotTrueDistillation, fedntd, not_true_divergence
 from accord.core.plan import Plan
 from accord.core.types import ClientData, Job
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
-from accord.parts.distill import NotTrueDistillation, not_true_divergence
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.methods import tiny
 from support.reference import Params, forward, gradient, samples

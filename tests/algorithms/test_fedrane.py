@@ -14,15 +14,16 @@ from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedrane import fedrane
+from accord.algorithms.fedrane.relations import Relations
 from accord.core.model import Model
 from accord.core.plan import Plan
 from accord.core.tensors import flatten
-from accord.data.federated import FederatedData
+from accord.data.federated import FederatedData, Groups, Pool
+from accord.engine.evaluate import evaluate_global
 from accord.errors import ConfigError, DivergedError
 from accord.executors.processes import Processes
 from accord.models import adapt
-from accord.parts.orthonormal import orthonormal_rows
-from accord.parts.relations import Relations
+from accord.parts.heads import orthonormal_rows
 from support.federation import Given, TinyRun, as_module, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.fedrane import (
     augment_reference,
@@ -183,6 +184,36 @@ def test_global_evaluation(float64: None) -> None:
     small = logits_of(run_of(data, graph_size=4), x)
     assert small.shape == expected.shape
     assert not torch.allclose(small, expected)
+
+
+def test_accuracy_does_not_depend_on_the_order_of_the_test_pool(float64: None) -> None:
+    """Noisy samples around three centres, sorted by class or not: the same model, up to which samples meet."""
+    centres = np.random.default_rng(9).normal(size=(3, 64))
+
+    def pool(count: int, seed: int, noise: float) -> Pool:
+        y = np.repeat(np.arange(3), count // 3)
+        x = centres[y] + noise * np.random.default_rng(seed).normal(size=(count, 64))
+        return Pool(torch.tensor(x).view(count, 1, 8, 8), torch.tensor(y))
+
+    train, test = pool(120, 0, 2.0), pool(600, 1, 4.0)
+    groups = Groups.of(np.array_split(np.random.default_rng(0).permutation(120), 4))
+    none = Groups.of([[]] * 4)
+    data = FederatedData("sorted", train, test, 3, groups, none, none)
+    order = np.random.default_rng(3).permutation(600)
+    shuffled = replace(data, test_pool=Pool(test.x[order], test.y[order]))
+    run = run_of(data, setup={"plan": Plan(epochs=2, batch_size=16)}, graph_size=50).rounds(10)
+    predictor, met = run.algorithm.predictor(run.state), []
+    assert predictor is not None
+    assert run.algorithm.judges_together
+
+    def watched(x: Tensor) -> Any:
+        met.append(len(x))
+        return predictor(x)
+
+    found = [evaluate_global(watched, d, 200, torch.device("cpu"), together=True)["accuracy"] for d in (data, shuffled)]
+    assert met == [200] * 6
+    assert found[0] > 0.6
+    assert abs(found[0] - found[1]) < 0.03
 
 
 def test_graphs_of_the_evaluation_are_mixed_and_none_is_left_with_one_sample() -> None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.algorithms.fedufo import fedufo
+from accord.algorithms.fedufo.performance import WorstHalf
 from accord.core.keys import Key
 from accord.core.types import State, World
-from accord.parts.worst_half import WorstHalf
 from accord.sampling import Uniform
 from support.federation import Given, TinyRun, tiny_data, tiny_model, tiny_setup
 from support.reference import forward, samples

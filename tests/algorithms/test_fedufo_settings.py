@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_origin, get_type_hints
+from typing import Any, Literal, get_origin
 
 import pytest
 
@@ -10,7 +10,7 @@ from accord.algorithms.fedufo import feduad, fedufo
 from accord.core.optim import Adam
 from accord.errors import ConfigError
 from accord.sampling import Uniform
-from accord.settings import Misfit, fit
+from accord.settings import Misfit, fit, settings_of
 from support.federation import tiny_data, tiny_model
 from support.fedufo_runs import tiny
 
@@ -20,9 +20,9 @@ from support.fedufo_runs import tiny
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ({"terms": "uda"}, "terms must be one of"),
-        ({"kl": "sideways"}, "kl must be one of"),
-        ({"disc_home": "cloud"}, "disc_home must be one of"),
+        ({"terms": "uda"}, 'terms = "uda": must be one of'),
+        ({"kl": "sideways"}, 'kl = "sideways": must be one of'),
+        ({"disc_home": "cloud"}, 'disc_home = "cloud": must be one of'),
         ({"terms": "cgr", "dynamic": True}, "CGL loss only"),
         ({"terms": "all", "cgl_weight": 0.0, "dynamic": True}, "CGL loss only"),
         ({"terms": "cgl", "start": "prior"}, "needs UAD or CGR"),
@@ -70,12 +70,19 @@ def test_rows_and_presets() -> None:
 
 @pytest.mark.parametrize("factory", [fedufo, feduad])
 def test_every_setting_fits_its_own_annotation(factory: Any) -> None:
-    hints = get_type_hints(factory, include_extras=True)
-    for name, default in factory.__kwdefaults__.items():
-        assert fit(hints[name], default) == default
-        if get_origin(get_type_hints(factory)[name]) is Literal:
+    for setting in settings_of(factory).values():
+        assert fit(setting.type, setting.default, setting.bounds) == setting.default
+        if get_origin(setting.type) is Literal:
             with pytest.raises(Misfit):
-                fit(hints[name], "nonsense")
+                fit(setting.type, "nonsense")
+
+
+def test_feduads_settings_are_a_part_of_fedufos() -> None:
+    ours, all_of_them = settings_of(feduad), settings_of(fedufo)
+    assert len(all_of_them) == 18
+    assert next(iter(all_of_them)) == "terms"
+    assert "terms" not in ours
+    assert all(all_of_them[name] == setting for name, setting in ours.items())
 
 
 def test_any_local_optimizer_will_do() -> None:

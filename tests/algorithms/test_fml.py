@@ -11,6 +11,7 @@ from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fml import fml, taught
 from accord.core.optim import SGD
 from accord.core.types import Batch
+from accord.core.view import View
 from accord.errors import ConfigError
 from support.baselines import COHORTS, close, descend, make, mean, prefixed, processes_agree, tree_of
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
@@ -60,8 +61,9 @@ def test_the_mixture_by_hand() -> None:
     batch = Batch(student, torch.tensor([0]), torch.ones(1), torch.tensor([0]), {})
     ce, kl = torch.tensor(4 / 3).log(), torch.tensor(0.5).log() - torch.tensor(3 / 16).log() / 2
     for share in (0.0, 0.25, 1.0):
-        value = taught(student, torch.zeros(1, 2), batch, share)
-        assert float(value) == pytest.approx(float(share * ce + (1 - share) * kl), rel=1e-5)
+        view = View(tiny_model(), None, {}, {}, None, batch)  # type: ignore[arg-type]
+        term = taught(view, student, torch.zeros(1, 2), share)
+        assert float(term.value) == pytest.approx(float(share * ce + (1 - share) * kl), rel=1e-5)
 
 
 def test_equal_models_stay_equal_in_the_first_visit() -> None:

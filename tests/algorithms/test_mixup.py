@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.mixup import mixup
+from accord.algorithms.mixup import Mixup, mixup
 from accord.core.types import Batch, ClientData, Job
 from accord.errors import ConfigError, DataError
 from accord.executors.processes import Processes
-from accord.parts.mixing import Mixup
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, forward, gradient, samples
 

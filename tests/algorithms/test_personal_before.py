@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import accord
-from accord.algorithms import ALGORITHMS
 from accord.config import load_config
+from accord.core.methods import ALGORITHMS
 from accord.core.plan import Plan
 from support.federation import TinyRun
 from support.personal import Params, tiny

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.vhl import supervised_contrast, vhl
+from accord.algorithms.vhl import supervised_contrast, vhl, virtual_set
 from accord.errors import ConfigError
-from accord.parts.virtual import virtual_set
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, FILLED, Params, by_samples, near, norm_model, same_in_processes, tiny
 from support.reference import forward, gradient, samples

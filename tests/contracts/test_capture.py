@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from accord.algorithms import ALGORITHMS
+from accord.core.methods import ALGORITHMS
 from accord.core.task import Task
 from accord.core.types import Batch, Carry, Job
 from accord.engine.client import Site

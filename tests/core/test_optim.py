@@ -61,3 +61,15 @@ def test_schedules_by_hand() -> None:
     assert Schedule(1.0, "cosine", rounds=10).at(5) == pytest.approx(0.5)
     assert Schedule(1.0, "cosine", min_lr=0.2, rounds=10).at(10) == pytest.approx(0.2)
     assert Schedule(1.0, "cosine", rounds=4).at(1) == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
+
+
+@pytest.mark.parametrize(("rho", "nesterov"), [(0.0, False), (0.5, False), (0.9, False), (0.5, True), (0.9, True)])
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 20])
+def test_effective_steps_by_simulation(rho: float, nesterov: bool, steps: int) -> None:
+    """How far a unit gradient moves a weight at rate 1: v <- rho v + 1, then by v, or by 1 + rho v (Nesterov)."""
+    velocity = moved = 0.0
+    for _ in range(steps):
+        velocity = rho * velocity + 1
+        moved += 1 + rho * velocity if nesterov else velocity
+    counted = SGD(rho, nesterov=nesterov).effective_steps(torch.tensor(float(steps), dtype=torch.float64))
+    assert float(counted) == pytest.approx(moved, rel=1e-12, abs=1e-12)

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from accord.aggregate import EMA, Mean
-from accord.algorithms.fedavg import averaging, fedavg
+from accord.algorithms.fedavg import fedavg
+from accord.algorithms.fedprox import Proximal
 from accord.core.algorithm import Method, put
 from accord.core.task import LocalTraining, Part, check_parts
 from accord.errors import ConfigError
-from accord.parts import CrossEntropy, Proximal
+from accord.parts.averaging import averaging
+from accord.parts.losses import CrossEntropy
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
 
@@ -35,7 +37,10 @@ def test_personal_parameters_stay_home() -> None:
     data, model = tiny_data(), tiny_model()
     setup = tiny_setup(data, model)
     names = frozenset(model.head_names)
-    method = setup.method(setup.local(CrossEntropy(), personal=names), {"model": Mean(), "buffers": Mean()})
+    local, rules = setup.local(CrossEntropy(), personal=names), {"model": Mean(), "buffers": Mean()}
+    with pytest.raises(ConfigError, match="has_global_model=False"):
+        setup.method(local, rules)
+    method = setup.method(local, rules, has_global_model=False)
     run = trained(method, model=model)
     assert run.replies is not None
     assert all(names.isdisjoint(result.reply["model"]) for result in run.replies.results)
@@ -85,7 +90,7 @@ def test_a_part_can_train_its_own_tree_and_the_server_blends_it(float64: None) -
             return {"scale": job.shared["scale"]}
 
         def loss(self, view):  # type: ignore[no-untyped-def]
-            return (view.params["scale"]["s"] - 3).pow(2).sum()
+            return view.whole((view.params["scale"]["s"] - 3).pow(2).sum())
 
         def finish(self, model, job, carry):  # type: ignore[no-untyped-def]
             return {"scale": carry["train"]["scale"]}, {}

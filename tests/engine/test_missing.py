@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import accord
-from accord.algorithms.fedavg import averaging
 from accord.core.task import Part
 from accord.engine.missing import account, line, named
+from accord.parts.averaging import averaging
 
 OUT = "dropped out (simulated)"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.algorithms import ALGORITHMS
 from accord.config import load_config
+from accord.core.methods import ALGORITHMS
 from accord.engine.traffic import measure_traffic
 from accord.errors import ConfigError
 
@@ -31,9 +31,7 @@ def test_fedavg_sends_the_model_and_scaffold_twice_as_much() -> None:
 
 
 def test_own_method_registers_and_runs(tmp_path: Path) -> None:
-    module = runpy.run_path(str(EXAMPLES / "own_method.py"))
-    if "fednear" not in ALGORITHMS:
-        accord.ALGORITHMS.add("fednear")(module["fednear"])
+    runpy.run_path(str(EXAMPLES / "own_method.py"))
     try:
         sets = ["algorithm.name=fednear", "algorithm.weight=0.5", "rounds=2", "data.limit=200", "partition.clients=4"]
         outcome = accord.run(load_config(None, [*sets, "executor=sequential", f"out={tmp_path}"]))

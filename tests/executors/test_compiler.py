@@ -12,7 +12,7 @@ from accord.engine.build import build_model
 from accord.errors import ConfigError
 from accord.executors.gpu.compiler import check_compiler
 from accord.models import MODELS
-from accord.parts.orthonormal import orthonormal_head
+from accord.parts.heads import orthonormal_head
 from support.federation import suited, tiny_data, tiny_model
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from accord.algorithms.fedavg import averaging
 from accord.core.task import Part
 from accord.errors import RunError
 from accord.executors.processes import Processes, can_fork
 from accord.executors.sequential import Sequential
+from accord.parts.averaging import averaging
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="workers are forked")
@@ -151,7 +151,7 @@ class Telling(Slow):
 PARENT = """
 import sys, time
 from functools import partial
-from accord.algorithms.fedavg import averaging
+from accord.parts.averaging import averaging
 from accord.executors import worker
 from accord.executors.processes import Processes
 from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from accord.algorithms import ALGORITHMS
+from accord.core.methods import ALGORITHMS
 from support.federation import Given, TinyRun, tiny_model
 
 pytestmark = pytest.mark.gpu

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from accord.algorithms import ALGORITHMS
+from accord.core.methods import ALGORITHMS
 from accord.core.plan import Plan
 from accord.executors.gpu.batched import Batched
 from accord.executors.gpu.precision import numerics

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from accord.algorithms import ALGORITHMS
 from accord.config import RunConfig
 from accord.core.algorithm import Algorithm, Setup
+from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
 from accord.core.optim import SGD, Optimizer, Schedule
 from accord.core.plan import Plan
@@ -29,6 +29,7 @@ from accord.engine.store import ClientStore
 from accord.executors.kernels import layers_for
 from accord.executors.sequential import Sequential
 from accord.models import MODELS
+from accord.sampling import Everyone
 
 CONFIG = RunConfig()
 SIZES = (6, 9, 12, 15)
@@ -78,21 +79,18 @@ def suited(network: nn.Module, device: str = "cpu", form: Mapping[str, bool] | N
     return Model(network, device, **form, layers=chosen)
 
 
-class Everyone:
-    """All clients in every round."""
-
-    def __call__(self, state: State, world: World) -> list[int]:
-        return sorted(int(i) for i in world.clients)
-
-
 class Given:
-    """A fixed cohort per round."""
+    """A fixed cohort per round; where all data is pooled, the one client there is."""
 
     def __init__(self, *cohorts: Sequence[int]) -> None:
         self.cohorts = cohorts
 
+    def size(self, clients: int) -> int:
+        return max(len(cohort) for cohort in self.cohorts)
+
     def __call__(self, state: State, world: World) -> list[int]:
-        return sorted(self.cohorts[world.round % len(self.cohorts)])
+        everyone = [int(k) for k in world.clients]
+        return everyone if len(everyone) == 1 else sorted(self.cohorts[world.round % len(self.cohorts)])
 
 
 def tiny_setup(

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from accord.parts.relations import Relations
+from accord.algorithms.fedrane.relations import Relations
 from support.federation import TinyRun, as_module
 
 EPS, LAM = 0.01, 0.1

@@ -54,8 +54,8 @@ class Zygote:
 
 def main() -> None:
     import accord.engine.run  # noqa: F401
-    from accord.algorithms import ALGORITHMS
     from accord.cli.app import app  # noqa: F401
+    from accord.core.methods import ALGORITHMS
     from accord.executors.registry import EXECUTORS
 
     len(ALGORITHMS), len(EXECUTORS)  # imported when they are first looked into

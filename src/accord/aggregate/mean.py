@@ -19,11 +19,9 @@ class Mean:
     weight: Weighting = "examples"
 
     def state(self, tree: str, value: Tree) -> Trees:
-        """Remembers nothing."""
         return {}
 
     def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
-        """The weighted mean."""
         return {tree: {**state[tree], **replies.mean(tree, self.weight)}}
 
 

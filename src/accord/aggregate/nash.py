@@ -92,7 +92,6 @@ class Nash:
     cap: float = math.inf
 
     def state(self, tree: str, value: Tree) -> Trees:
-        """The counters."""
         zero = torch.zeros((), dtype=torch.int64)
         return {f"{tree}.nash": {"agreed": zero, "fallbacks": zero.clone()}}
 

@@ -40,11 +40,9 @@ class Median:
     """The median of every weight over the clients; for an even number the mean of the two in the middle."""
 
     def state(self, tree: str, value: Tree) -> Trees:
-        """Remembers nothing."""
         return {}
 
     def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
-        """Weight by weight."""
         low, high = (len(replies) - 1) // 2, len(replies) // 2
         return _each_weight(tree, state, replies, lambda values: (values[low] + values[high]) / 2)
 
@@ -56,7 +54,6 @@ class TrimmedMean:
     trim: float = 0.1
 
     def state(self, tree: str, value: Tree) -> Trees:
-        """Remembers nothing."""
         return {}
 
     def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
@@ -80,7 +77,6 @@ class Krum:
     by: str = "model"
 
     def state(self, tree: str, value: Tree) -> Trees:
-        """Remembers nothing."""
         return {}
 
     def __call__(self, state: State, tree: str, replies: Replies) -> Trees:

@@ -37,7 +37,6 @@ class FedAvgM:
     beta: float = 0.9
 
     def moments(self, value: Tree) -> Trees:
-        """Zero velocity."""
         return {"velocity": zeros_like(value)}
 
     def __call__(self, value: Tree, change: Tree, moments: Trees) -> tuple[Tree, Trees]:
@@ -96,3 +95,8 @@ class ServerOptimizer:
         moments = {name: state[f"{tree}.{name}"] for name in self.step.moments(value)}
         moved, kept = self.step(value, change, moments)
         return {**new, tree: moved, **{f"{tree}.{name}": m for name, m in kept.items()}}
+
+
+def stepped(rule: Aggregator, lr: float) -> Aggregator:
+    """The rule's change times `lr`; at 1 the rule itself, to the bit."""
+    return rule if lr == 1 else ServerOptimizer(FedAvgM(lr=lr, beta=0.0), rule)

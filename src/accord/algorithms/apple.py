@@ -20,25 +20,21 @@ mixed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from accord.core.algorithm import Method, Predictor, Setup
-from accord.core.model import Model, Out
+import accord.authoring as fl
+from accord.core.algorithm import Predictor
+from accord.core.model import Out
 from accord.core.optim import Optimizer
-from accord.core.task import Corner, LocalTraining, Part, View
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
-from accord.parts.bounds import one_of, within
-from accord.parts.losses import CrossEntropy
-from accord.settings import FRACTION, NOT_NEGATIVE, Range, Search
+from accord.core.types import Result
 
 Decay = Literal["exponential", "cosine"]
 RELATION = "relation"
-INNER = Range(above=0, below=1)
+INNER = fl.Range(above=0, below=1)
 
 
 def loosening(round: int, horizon: float, decay: Decay, eps: float) -> float:
@@ -52,14 +48,19 @@ def loosening(round: int, horizon: float, decay: Decay, eps: float) -> float:
 class Rates:
     """The shared optimizer for core models; plain SGD with a rate of its own for the relationships."""
 
+    stacks: ClassVar[bool] = False
     cores: Optimizer
     relation_lr: float
 
-    def init(self, params: Tree) -> Trees:
+    @property
+    def weight_decay(self) -> float:
+        return self.cores.weight_decay
+
+    def init(self, params: fl.Tree) -> fl.Trees:
         """Nothing to remember for the relationships."""
         return {} if RELATION in params else self.cores.init(params)
 
-    def update(self, params: Tree, grads: Tree, state: Trees, lr: Tensor) -> None:
+    def update(self, params: fl.Tree, grads: fl.Tree, state: fl.Trees, lr: Tensor) -> None:
         """One step in place."""
         if RELATION in params:
             params[RELATION].sub_(grads[RELATION], alpha=self.relation_lr)
@@ -68,7 +69,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Relationships(Part):
+class Relationships(fl.Part):
     """Core models at the server, p_i at the client, and the mixture of both."""
 
     mu: float
@@ -76,32 +77,30 @@ class Relationships(Part):
     decay: Decay
     eps: float
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """[K, ...] equal core models, and p_0."""
         count = len(world.sizes)
         cores = {name: t.expand(count, *t.shape).clone() for name, t in model.init()[0].items()}
         share = torch.from_numpy(world.sizes / world.sizes.sum())
         return {"cores": cores, "share": {RELATION: share.to(model.device, torch.get_default_dtype())}}
 
-    def send(self, state: State) -> Trees:
-        """Everything."""
+    def send(self, state: fl.State) -> fl.Trees:
         return {"cores": state["cores"], "share": state["share"]}
 
-    def update(self, state: State, replies: Replies, world: World) -> State:
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """The clients' new core models take the place of their old ones."""
         rows = torch.tensor(replies.ids, device=state["share"][RELATION].device)
         sent = replies.stacked("core")
         return {"cores": {name: old.index_copy(0, rows, sent[name]) for name, old in state["cores"].items()}}
 
-    def memory(self, job: Job) -> Trees:
+    def memory(self, job: fl.Job) -> fl.Trees:
         """p_i = p_0."""
         return {RELATION: job.shared["share"]}
 
-    def trainable(self, job: Job) -> Trees:
-        """p_i."""
+    def trainable(self, job: fl.Job) -> fl.Trees:
         return {RELATION: job.memory[RELATION]}
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """Which relationship is the client's to itself, and lambda of the round."""
         share = job.shared["share"][RELATION]
         own = torch.zeros_like(share)
@@ -109,39 +108,38 @@ class Relationships(Part):
         pull = self.mu * loosening(int(job.info["round"]), self.horizon, self.decay, self.eps)
         return {"own": own, "pull": share.new_tensor(pull)}
 
-    def mixed(self, job: Job, carry: Carry, params: Trees) -> Tree:
+    def mixed(self, job: fl.Job, carry: fl.Carry, params: fl.Trees) -> fl.Tree:
         """w_i: the others' cores as received, the client's as it is now."""
         relation, own = params[RELATION][RELATION], carry[self.name]["own"]
         others, self_share = relation * (1 - own), (relation * own).sum()
         cores = job.shared["cores"]
         return {name: torch.tensordot(others, cores[name], 1) + self_share * c for name, c in params["model"].items()}
 
-    def forward(self, model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
+    def forward(self, model: fl.Model, job: fl.Job, carry: fl.Carry, params: fl.Trees, batch: fl.Batch) -> Out:
         """The personal model on the batch."""
         return model.train(self.mixed(job, carry, params), carry["buffers"], batch.x)
 
-    def loss(self, view: View) -> Tensor | None:
+    def loss(self, view: fl.View) -> fl.Term | None:
         """mu lambda(r) |p_i - p_0|^2."""
         if self.mu == 0 or self.horizon == 0:
             return None
         moved = view.params[RELATION][RELATION] - view.job.shared["share"][RELATION]
         pull: Tensor = view.carry[self.name]["pull"]
-        return pull * moved.square().sum()
+        return view.whole(pull * moved.square().sum())
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """c_i travels under a name of its own, as it is no version of a common model; p_i stays."""
         return {"core": carry["train"]["model"], "model": {}}, {RELATION: carry["train"][RELATION]}
 
-    def judged(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree]:
-        """w_i."""
+    def judged(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
         return self.mixed(job, carry, carry["train"]), carry["buffers"]
 
 
 @dataclass(frozen=True)
-class CoreTraining(LocalTraining):
+class CoreTraining(fl.LocalTraining):
     """Local training that starts from the client's own core model."""
 
-    def begin(self, job: Job) -> Carry:
+    def begin(self, job: fl.Job) -> fl.Carry:
         """Its row of all core models."""
         row = int(job.info["client"])
         own = {name: cores[row] for name, cores in job.shared["cores"].items()}
@@ -149,41 +147,35 @@ class CoreTraining(LocalTraining):
 
 
 @dataclass(frozen=True)
-class _Apple(Method):
+class Apple(fl.Method):
     """A method whose server keeps a model per client and none for all."""
 
-    def message(self, state: State) -> Trees:
+    def message(self, state: fl.State) -> fl.Trees:
         """The core models; running statistics start as installed and stay with the client."""
         return {**super().message(state), "model": {}, "buffers": {}}
 
-    def predictor(self, state: State) -> Predictor | None:
-        """There is no global model."""
-        return None
-
-    def local_predictor(self, state: State, result: Result) -> Predictor:
+    def local_predictor(self, state: fl.State, result: Result) -> Predictor:
         """The client's mixture of the core models as they are after the round."""
         relation, buffers = result.memory[RELATION][RELATION], self.with_own(state, result)["buffers"]
         mixed = {name: torch.tensordot(relation, cores, 1) for name, cores in state["cores"].items()}
         return lambda x: self.model.reference(mixed, buffers, x)
 
 
+@fl.method("personal")
 def apple(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    mu: Annotated[float, NOT_NEGATIVE, Search(1e-3, 1.0, log=True), "pull of the relationships to p_0"] = 0.1,
-    relation_lr: Annotated[float, NOT_NEGATIVE, Search(1e-4, 0.1, log=True), "the relationships' rate"] = 0.001,
-    horizon: Annotated[float, FRACTION, Search(0.05, 0.5), "share of the rounds after which the pull ends"] = 0.1,
+    mu: Annotated[float, fl.AtLeast(0), fl.Search(1e-3, 1.0, log=True), "pull of the relationships to p_0"] = 0.1,
+    relation_lr: Annotated[float, fl.AtLeast(0), fl.Search(1e-4, 0.1, log=True), "the relationships' rate"] = 0.001,
+    horizon: Annotated[
+        float, fl.Range(low=0, high=1), fl.Search(0.05, 0.5), "share of the rounds after which the pull ends"
+    ] = 0.1,
     decay: Annotated[Decay, "how the pull loosens"] = "exponential",
     eps: Annotated[float, INNER, "lambda at the end of the exponential decay"] = 0.001,
-) -> Method:
+) -> fl.Method:
     """Personal mixtures of everyone's core models."""
-    within(NOT_NEGATIVE, mu=mu, relation_lr=relation_lr)
-    within(FRACTION, horizon=horizon)
-    within(INNER, eps=eps)
-    one_of(get_args(Decay), decay=decay)
-    setup = replace(setup, optimizer=Rates(setup.optimizer, relation_lr))
     mixing = Relationships(mu, horizon * setup.rounds, decay, eps)
-    personal = frozenset(setup.model.init()[1])
-    parts = (CrossEntropy(), mixing)
-    task = CoreTraining(setup.model, parts, setup.optimizer, setup.plan, setup.clip, personal=personal)
-    return _Apple(replace(task, forward=mixing.forward), {}, setup.sampler, setup.schedule)
+    statistics = frozenset(setup.model.init()[1])
+    rates = Rates(setup.optimizer, relation_lr)
+    task = setup.local(fl.CrossEntropy(), mixing, kind=CoreTraining, optimizer=rates, personal=statistics)
+    return setup.method(task, {}, kind=Apple, has_global_model=False)

@@ -7,12 +7,10 @@ Nothing is sent in a federation's sense: the run gathers the clients' data into 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup
+import accord.authoring as fl
 
 
-def centralized(setup: Setup) -> Method:
+@fl.method("ends")
+def centralized(setup: fl.Setup) -> fl.Method:
     """Train on the pooled data."""
-    return replace(averaging(setup), pools_data=True)
+    return fl.averaging(setup, pools_data=True)

@@ -19,19 +19,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from accord.aggregate.mean import Weighting
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup
-from accord.parts.registry import build_parts, check_together, fitting
+import accord.authoring as fl
+from accord.parts.composition import build_parts, check_together
 
 
+@fl.method("ends")
 def compose(
-    setup: Setup,
+    setup: fl.Setup,
     *,
     parts: Annotated[tuple[str, ...], 'names of parts, such as "mixup" or, with settings, "fedcm: alpha=0.2"'] = (),
-    weight: Annotated[Weighting, "average by samples, or every client alike"] = "examples",
-) -> Method:
+    weight: fl.Weight = "examples",
+) -> fl.Method:
     """Average models trained with the listed parts."""
     chosen = build_parts(setup, parts)
     check_together(chosen)
-    return averaging(fitting(setup, chosen), *chosen, weight=weight)
+    return fl.averaging(setup, *chosen, weight=weight)

@@ -22,56 +22,42 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from torch import Tensor
 
-from accord.aggregate import Mean
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
-from accord.core.task import Part, View
-from accord.core.tensors import Trees
-from accord.core.types import Carry, Job, State, World
-from accord.errors import ConfigError
-from accord.parts.bounds import within
-from accord.parts.losses import CrossEntropy, cross_entropy
+import accord.authoring as fl
+from accord.parts.losses import cross_entropy
 from accord.parts.mlp import init_mlp, mlp
-from accord.parts.turns import Turns, taking_turns
-from accord.settings import NOT_NEGATIVE, Search
+from accord.parts.phases import Turns, taking_turns
 
 HIDDEN = (256, 256)
 
 
 @dataclass(frozen=True)
-class Discriminator(Part):
+class Discriminator(fl.Part):
     """The discriminator and both sides' terms."""
 
     lam: float
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """D, drawn from the run's seed; one output for every client there is, so that any may be asked."""
         sizes = (model.num_features, *HIDDEN, len(world.sizes))
         drawn = init_mlp(world.key.at("discriminator"), sizes)
         return {"discriminator": {name: t.to(model.device) for name, t in drawn.items()}}
 
-    def send(self, state: State) -> Trees:
-        """D."""
+    def send(self, state: fl.State) -> fl.Trees:
         return {"discriminator": state["discriminator"]}
 
-    def trainable(self, job: Job) -> Trees:
-        """D."""
+    def trainable(self, job: fl.Job) -> fl.Trees:
         return {"discriminator": job.shared["discriminator"]}
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """CE_D for D and - lam CE_D for the model: each is held fixed in the other's term."""
-        features, weight = view.out.features, view.batch.weight
-        discriminator = view.params["discriminator"]
+        features, discriminator = view.out.features, view.params["discriminator"]
         fixed = {name: t.detach() for name, t in discriminator.items()}
         own = view.job.info["client"].expand(len(features))
-        found = cross_entropy(mlp(discriminator, features.detach()), own, weight)
-        return found - self.lam * cross_entropy(mlp(fixed, features), own, weight)
+        found = view.mean(cross_entropy(mlp(discriminator, features.detach()), own))
+        return found - self.lam * view.mean(cross_entropy(mlp(fixed, features), own))
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """D."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"discriminator": carry["train"]["discriminator"]}, {}
 
 
@@ -80,21 +66,21 @@ def by_turns(steps: int) -> Turns:
     return np.arange(steps, dtype=np.int64) % 2
 
 
+@fl.method("client")
 def dann(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    lam: Annotated[float, NOT_NEGATIVE, Search(choices=(0.01, 0.1, 1.0)), "weight of the adversary"] = 0.1,
-) -> Method:
+    lam: Annotated[float, fl.AtLeast(0), fl.Search(choices=(0.01, 0.1, 1.0)), "weight of the adversary"] = 0.1,
+) -> fl.Method:
     """Average models whose features hide which client they come from."""
-    within(NOT_NEGATIVE, lam=lam)
     if lam == 0:
-        return averaging(setup, weight="uniform")
+        return fl.averaging(setup, weight="uniform")
     if not setup.model.num_features:
-        raise ConfigError(
+        raise fl.ConfigError(
             "algorithm dann cannot size its discriminator: the network does not say how many features it has; "
             "give accord.models.adapt an example"
         )
-    mean = Mean("uniform")
+    mean = fl.Mean("uniform")
     turns = {("model", "rest"): 0, ("discriminator", "rest"): 1}
-    local = taking_turns(setup.local(CrossEntropy(), Discriminator(lam)), by_turns, turns)
+    local = taking_turns(setup.local(fl.CrossEntropy(), Discriminator(lam)), by_turns, turns)
     return setup.method(local, {"model": mean, "buffers": mean, "discriminator": mean})

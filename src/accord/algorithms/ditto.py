@@ -19,31 +19,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
+import accord.authoring as fl
 from accord.core.optim import Optimizer, clip_by_norm
-from accord.core.task import Corner
-from accord.core.types import Batch, Carry, Job
-from accord.parts.bounds import within
-from accord.parts.personal import OwnModel, batch_gradient
-from accord.settings import NOT_NEGATIVE, Search
+from accord.core.tensors import clone
+from accord.parts.losses import batch_gradient
 
 
 @dataclass(frozen=True)
-class HeldNear(OwnModel):
-    """The personal model and its steps."""
+class HeldNear(fl.Part):
+    """A whole second model with running statistics of its own, and its steps; it is never sent."""
 
     lam: float
     optimizer: Optimizer
     clip: float = 0.0
 
-    def begin(self, model: Model, job: Job) -> Corner:
-        """v_k and a fresh optimizer state."""
-        corner = super().begin(model, job)
-        return {**corner, "optimizer": self.optimizer.init(corner["model"])}
+    def memory(self, job: fl.Job) -> fl.Trees:
+        """The model of the client's first visit."""
+        return {"own": job.shared["model"], "own_buffers": job.shared["buffers"]}
 
-    def after(self, model: Model, job: Job, carry: Carry, batch: Batch) -> None:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
+        """v_k and a fresh optimizer state."""
+        own = clone(job.memory["own"])
+        return {"model": own, "buffers": clone(job.memory["own_buffers"]), "optimizer": self.optimizer.init(own)}
+
+    def after(self, model: fl.Model, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> None:
         """One step along g(v) + lam (v - w_t)."""
         corner, received = carry[self.name], job.shared["model"]
         own = corner["model"]
@@ -53,12 +52,20 @@ class HeldNear(OwnModel):
         grads = clip_by_norm(grads, self.clip) if self.clip else grads
         self.optimizer.update(own, grads, corner["optimizer"], job.info["lr"])
 
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
+        corner = carry[self.name]
+        return {}, {"own": corner["model"], "own_buffers": corner["buffers"]}
 
+    def judged(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
+        corner = carry[self.name]
+        return corner["model"], corner["buffers"]
+
+
+@fl.method("personal")
 def ditto(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    lam: Annotated[float, NOT_NEGATIVE, Search(choices=(0.05, 0.1, 1.0, 2.0)), "pull to the global model"] = 1.0,
-) -> Method:
+    lam: Annotated[float, fl.AtLeast(0), fl.Search(choices=(0.05, 0.1, 1.0, 2.0)), "pull to the global model"] = 1.0,
+) -> fl.Method:
     """FedAvg, and beside it a personal model per client."""
-    within(NOT_NEGATIVE, lam=lam)
-    return averaging(setup, HeldNear(lam, setup.optimizer, setup.clip))
+    return fl.averaging(setup, HeldNear(lam, setup.optimizer, setup.clip))

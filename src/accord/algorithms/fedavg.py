@@ -12,22 +12,10 @@ Defaults: weights by samples. The optimizer is new in every round, so momentum i
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from accord.aggregate.mean import Mean, Weighting
-from accord.core.algorithm import Method, Setup
-from accord.core.task import Part
-from accord.parts.losses import CrossEntropy
+import accord.authoring as fl
 
 
-def averaging(setup: Setup, *parts: Part, weight: Weighting = "examples") -> Method:
-    """FedAvg with further parts: the base most methods share."""
-    rules = {"model": Mean(weight), "buffers": Mean(weight)}
-    return setup.method(setup.local(CrossEntropy(), *parts), rules)
-
-
-def fedavg(
-    setup: Setup, *, weight: Annotated[Weighting, "average by samples, or every client alike"] = "examples"
-) -> Method:
+@fl.method("client")
+def fedavg(setup: fl.Setup, *, weight: fl.Weight = "examples") -> fl.Method:
     """Average the clients' models."""
-    return averaging(setup, weight=weight)
+    return fl.averaging(setup, weight=weight)

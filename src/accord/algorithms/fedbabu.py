@@ -21,28 +21,21 @@ decay. Weights by samples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import torch
 
-from accord.aggregate import Mean
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
+import accord.authoring as fl
 from accord.core.optim import Optimizer, clip_by_norm
-from accord.core.task import Part
-from accord.core.tensors import Tree, clone
-from accord.core.types import Batch, Carry, Job
-from accord.parts.bounds import one_of, whole
-from accord.parts.losses import CrossEntropy
-from accord.parts.orthonormal import FixedHead
-from accord.parts.personal import batch_gradient, needs_body
-from accord.settings import AtLeast, Search
+from accord.core.tensors import clone
+from accord.parts.heads import FixedHead
+from accord.parts.losses import batch_gradient
 
 Tuned = Literal["head", "all"]
 
 
 @dataclass(frozen=True)
-class FineTuned(Part):
+class FineTuned(fl.Part):
     """Judges a client with the received model after some epochs on its own data."""
 
     epochs: int
@@ -51,8 +44,7 @@ class FineTuned(Part):
     batch_size: int
     clip: float = 0.0
 
-    def judged(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree]:
-        """The fine-tuned copy."""
+    def judged(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
         params, buffers = clone(job.shared["model"]), clone(job.shared["buffers"])
         moving = {name: t for name, t in params.items() if self.tune == "all" or name in model.head_names}
         state = self.optimizer.init(moving)
@@ -63,28 +55,30 @@ class FineTuned(Part):
                 # The last batch is filled from the start: batch norm cannot train on a single sample.
                 index = torch.arange(start, start + size, device=job.data.y.device) % total
                 x, y = job.data.x[index], job.data.y[index]
-                batch = Batch(x, y, torch.ones_like(index, dtype=job.info["lr"].dtype), index, {})
+                batch = fl.Batch(x, y, torch.ones_like(index, dtype=job.info["lr"].dtype), index, {})
                 slopes, _ = batch_gradient(model, params, buffers, batch)
                 grads = {name: slopes[name] for name in moving}
                 grads = clip_by_norm(grads, self.clip) if self.clip else grads
                 self.optimizer.update(moving, grads, state, job.info["lr"])
         return params, buffers
 
-    def judged_before(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree]:
-        """The received model."""
+    def judged_before(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
         return job.shared["model"], job.shared["buffers"]
 
 
+@fl.method("personal")
 def fedbabu(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    tune_epochs: Annotated[int, AtLeast(0), Search(choices=(1, 5, 10)), "epochs of fine-tuning"] = 5,
+    tune_epochs: Annotated[int, fl.AtLeast(0), fl.Search(choices=(1, 5, 10)), "epochs of fine-tuning"] = 5,
     tune: Annotated[Tuned, "fine-tune the head alone, or the whole model"] = "all",
-) -> Method:
+) -> fl.Method:
     """Average bodies trained under one frozen head."""
-    whole(AtLeast(0), tune_epochs=tune_epochs)
-    one_of(get_args(Tuned), tune=tune)
-    needs_body(setup, "fedbabu")
+    if not setup.model.body_names:
+        raise fl.ConfigError(
+            "algorithm fedbabu treats body and head apart, but this network is only a head; "
+            "choose a model with hidden layers (such as 2nn)"
+        )
     tuned = FineTuned(tune_epochs, tune, setup.optimizer, setup.plan.batch_size, setup.clip)
-    local = setup.local(CrossEntropy(), FixedHead(), tuned, frozen=frozenset(setup.model.head_names))
-    return setup.method(local, {"model": Mean(), "buffers": Mean()})
+    local = setup.local(fl.CrossEntropy(), FixedHead(), tuned, frozen=frozenset(setup.model.head_names))
+    return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()})

@@ -15,17 +15,11 @@ Defaults: weights by samples. The paper is about batch norm (resnet with norm = 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from accord.aggregate import Mean
-from accord.core.algorithm import Method, Setup
-from accord.core.model import NORM_LAYERS, Model
-from accord.core.types import State
-from accord.errors import ConfigError
-from accord.parts.losses import CrossEntropy
+import accord.authoring as fl
+from accord.core.model import NORM_LAYERS
 
 
-def norm_layers(model: Model) -> frozenset[str]:
+def norm_layers(model: fl.Model) -> frozenset[str]:
     """Names of all parameters and buffers of the normalisation layers."""
     buffers = {
         f"{prefix}.{leaf}" if prefix else leaf
@@ -36,22 +30,14 @@ def norm_layers(model: Model) -> frozenset[str]:
     return frozenset(model.norm_names) | buffers
 
 
-@dataclass(frozen=True)
-class _WithoutGlobalModel(Method):
-    """A method whose server lacks layers no model can do without."""
-
-    def predictor(self, state: State) -> None:
-        """There is no global model."""
-        return
-
-
-def fedbn(setup: Setup) -> Method:
+@fl.method("personal")
+def fedbn(setup: fl.Setup) -> fl.Method:
     """Average all layers but those that normalise."""
     names = norm_layers(setup.model)
     if not names:
-        raise ConfigError(
+        raise fl.ConfigError(
             "algorithm fedbn keeps normalisation layers at home, but this network has none with values of its own; "
             "choose one that has (such as resnet18), or algorithm fedavg"
         )
-    local = setup.local(CrossEntropy(), personal=names)
-    return _WithoutGlobalModel(local, {"model": Mean(), "buffers": Mean()}, setup.sampler, setup.schedule)
+    local = setup.local(fl.CrossEntropy(), personal=names)
+    return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()}, has_global_model=False)

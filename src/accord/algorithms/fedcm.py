@@ -12,31 +12,79 @@ Sent: the model and D down (twice FedAvg), the model up; D says no more than two
 clients keep nothing. Defaults: alpha = 0.1, eta_g = 1, uniform mean. alpha = 1 is FedAvg with uniform
 weights. Weight decay is added to the mixed direction; as D holds the last round's decay too, it acts up to 1
 / alpha times. With local momentum rho (the paper has none) the clients move further than eta tau g; tau_k is
-then the sum of the momentum's weights, (tau - rho (1 - rho^tau) / (1 - rho)) / (1 - rho), or D would grow
-from round to round.
+then the sum of the momentum's weights (`SGD.effective_steps`), or D would grow from round to round.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from accord.aggregate import FedAvgM, Mean, ServerOptimizer
-from accord.core.algorithm import Aggregator, Method, Setup
-from accord.parts import gradients
-from accord.parts.bounds import within
-from accord.parts.losses import CrossEntropy
-from accord.settings import POSITIVE, Search
+import torch
+
+import accord.authoring as fl
+from accord.aggregate import stepped
+from accord.core.optim import SGD, Schedule
+from accord.core.tensors import zeros_like
+from accord.core.types import weighted_sum
 
 
+@dataclass(frozen=True)
+class ClientMomentum(fl.Part):
+    """Clients step along alpha g + (1 - alpha) D, with D the mean direction of the round before."""
+
+    schedule: Schedule
+    optimizer: SGD
+    alpha: float = 0.1
+
+    conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
+
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
+        """D = 0; the first round does not use it."""
+        return {"momentum": zeros_like(model.init()[0])}
+
+    def send(self, state: fl.State) -> fl.Trees:
+        return {"momentum": state["momentum"]}
+
+    def grad(self, job: fl.Job, carry: fl.Carry, grads: fl.Trees) -> fl.Trees:
+        """alpha g + (1 - alpha) D on the model alone; g itself in the first round, when there is no D yet."""
+        if self.alpha == 1:
+            return grads
+        own = torch.where(job.info["round"] == 0, 1.0, self.alpha)
+        mean = job.shared["momentum"]
+        return {**grads, "model": {n: own * g + (1 - own) * mean[n] for n, g in grads["model"].items()}}
+
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
+        """D = mean_k (w_t - w_k) / (eta tau_k), each client with the steps it took itself."""
+        distance = self.schedule.at(world.round) * self.optimizer.effective_steps(replies.metric("steps"))
+        # A client that took no step has not moved: whatever it is divided by, it adds nothing.
+        weights = 1 / (distance.clamp(min=1e-30) * len(replies))
+
+        def moved() -> Iterator[fl.Tree]:
+            for model in replies.each("model"):
+                yield {name: state["model"][name] - value for name, value in model.items()}
+
+        return {"momentum": {**state["momentum"], **weighted_sum(moved(), weights)}}
+
+
+@fl.method("client", part=("alpha",))
 def fedcm(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    alpha: gradients.Alpha = 0.1,
-    server_lr: Annotated[float, POSITIVE, Search(0.1, 1.0), "eta_g, the server's step on the mean change"] = 1.0,
-) -> Method:
+    alpha: Annotated[
+        float,
+        fl.Range(above=0, high=1),
+        fl.Search(choices=(0.05, 0.1, 0.3)),
+        "share of the client's own gradient; 1 is plain SGD",
+    ] = 0.1,
+    server_lr: Annotated[
+        float, fl.Range(above=0), fl.Search(0.1, 1.0), "eta_g, the server's step on the mean change"
+    ] = 1.0,
+) -> fl.Method:
     """Average models trained with client-level momentum."""
-    within(POSITIVE, server_lr=server_lr)
-    mean: Aggregator = Mean("uniform")
-    model_rule = mean if server_lr == 1 else ServerOptimizer(FedAvgM(lr=server_lr, beta=0.0), mean)
-    local = setup.local(CrossEntropy(), gradients.fedcm(setup, alpha=alpha))
-    return setup.method(local, {"model": model_rule, "buffers": mean})
+    if not isinstance(setup.optimizer, SGD):
+        raise fl.ConfigError("fedcm needs local.optimizer = 'sgd': it divides the clients' change by the rate")
+    local = setup.local(fl.CrossEntropy(), ClientMomentum(setup.schedule, setup.optimizer, alpha))
+    mean = fl.Mean("uniform")
+    return setup.method(local, {"model": stepped(mean, server_lr), "buffers": mean})

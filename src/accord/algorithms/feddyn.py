@@ -22,46 +22,38 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from torch import Tensor
-
-from accord.aggregate import Mean
-from accord.core.algorithm import Method, Predictor, Setup
-from accord.core.model import Model
-from accord.core.task import Part, View
-from accord.core.tensors import Trees, add, dot, squared_norm, subtract, zeros_like
-from accord.core.types import Carry, Job, Replies, State, World
-from accord.models.blocks import choice
-from accord.parts.bounds import within
-from accord.parts.losses import CrossEntropy
-from accord.settings import POSITIVE, Search
+import accord.authoring as fl
+from accord.core.algorithm import Predictor
+from accord.core.tensors import add, dot, squared_norm, subtract, zeros_like
 
 
 @dataclass(frozen=True)
-class DynamicRegulariser(Part):
+class DynamicRegulariser(fl.Part):
     """Both halves: g_k in the client's memory, h on the server."""
 
     alpha: float
     num_clients: int
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """h = 0."""
         return {"correction": zeros_like(model.init()[0])}
 
-    def memory(self, job: Job) -> Trees:
+    def memory(self, job: fl.Job) -> fl.Trees:
         """g_k = 0."""
         return {"correction": zeros_like(job.shared["model"])}
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """(alpha / 2) |w - w_t|^2 - <g_k, w>."""
         w, received = view.params["model"], view.job.shared["model"]
-        return 0.5 * self.alpha * squared_norm(subtract(w, received)) - dot(view.job.memory["correction"], w)
+        held = 0.5 * self.alpha * squared_norm(subtract(w, received))
+        return view.whole(held - dot(view.job.memory["correction"], w))
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """g_k - alpha (w_k - w_t), which stays."""
         moved = subtract(carry["train"]["model"], job.shared["model"])
         return {}, {"correction": add(job.memory["correction"], moved, -self.alpha)}
 
-    def update(self, state: State, replies: Replies, world: World) -> State:
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """h, then the model; sum_S (w_k - w_t) is m (mean - w_t)."""
         mean = replies.mean("model", "uniform")
         share = len(replies) / self.num_clients
@@ -70,30 +62,29 @@ class DynamicRegulariser(Part):
 
 
 @dataclass(frozen=True)
-class _AverageReported(Method):
+class AverageReported(fl.Method):
     """FedDyn scored by the plain average of the round's models."""
 
     alpha: float = field(kw_only=True)
 
-    def predictor(self, state: State) -> Predictor:
+    def predictor(self, state: fl.State) -> Predictor:
         """w_{t+1} + h / alpha."""
         average = add(state["model"], state["correction"], 1 / self.alpha)
         return lambda x: self.model.reference(average, state["buffers"], x)
 
 
+@fl.method("client")
 def feddyn(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    alpha: Annotated[float, POSITIVE, Search(1e-3, 0.1, log=True), "strength of the regulariser"] = 0.01,
+    alpha: Annotated[float, fl.Range(above=0), fl.Search(1e-3, 0.1, log=True), "strength of the regulariser"] = 0.01,
     report: Annotated[
         Literal["server", "average"], "score the server's model, or the plain average of the round's"
     ] = "server",
-) -> Method:
+) -> fl.Method:
     """Correct the average by the history of the clients' moves."""
-    within(POSITIVE, alpha=alpha)
-    choice("report", report, ("server", "average"))
-    local = setup.local(CrossEntropy(), DynamicRegulariser(alpha, setup.num_clients))
-    rules = {"buffers": Mean("uniform")}
+    local = setup.local(fl.CrossEntropy(), DynamicRegulariser(alpha, setup.num_clients))
+    rules = {"buffers": fl.Mean("uniform")}
     if report == "average":
-        return _AverageReported(local, rules, setup.sampler, setup.schedule, alpha=alpha)
+        return setup.method(local, rules, kind=AverageReported, alpha=alpha)
     return setup.method(local, rules)

@@ -30,35 +30,52 @@ With train_fusion = false, lambda_0 = 0 and the identity are FedAvg.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Literal
 
+import numpy as np
+import torch
 from torch import Tensor
+from torch.nn import functional
 
-from accord.aggregate import EMA, Mean
-from accord.aggregate.mean import Weighting
-from accord.core.algorithm import Aggregator, Method, Predictor, Setup
-from accord.core.model import Model, Out, Shape
-from accord.core.task import Corner, LocalTraining, Part
-from accord.core.tensors import Trees
-from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
-from accord.errors import ConfigError
-from accord.parts.bounds import within
-from accord.parts.frozen import gathered, in_chunks
-from accord.parts.fusion import Init, Operator, fuse, init_fusion
-from accord.parts.losses import CrossEntropy
-from accord.settings import FRACTION, NOT_NEGATIVE, PROPER_FRACTION, Search
+import accord.authoring as fl
+from accord.aggregate import EMA
+from accord.core.algorithm import Aggregator, Predictor
+from accord.core.model import Out, Shape
+from accord.core.types import Result
+from accord.parts.lookup import gathered, in_chunks
 
+Operator = Literal["conv", "multi", "single"]
+Init = Literal["identity", "default"]
 Evaluate = Literal["prev", "same", "local"]
 
 
-def map_shape(model: Model) -> Shape:
+def init_fusion(rng: np.random.Generator, operator: Operator, channels: int, init: Init, lambda0: float) -> fl.Tree:
+    """The first values. conv: [I, 0], which passes the local maps through, or torch's default draw."""
+    if operator != "conv":
+        return {"lambda": torch.full((channels,) if operator == "multi" else (), float(lambda0))}
+    if init == "identity":
+        return {"bias": torch.zeros(channels), "weight": torch.eye(channels, 2 * channels)}
+    bound = 1 / np.sqrt(2 * channels)  # of a convolution with 2C inputs per output
+    weight, bias = (rng.uniform(-bound, bound, shape) for shape in ((channels, 2 * channels), channels))
+    return {"bias": torch.from_numpy(bias), "weight": torch.from_numpy(weight)}
+
+
+def fuse(fusion: Mapping[str, Tensor], local: Tensor, received: Tensor) -> Tensor:
+    """[B, C, H, W] fused maps; `fusion` says by its names which operator it is."""
+    if "weight" in fusion:
+        return functional.conv2d(torch.cat([local, received], 1), fusion["weight"][:, :, None, None], fusion["bias"])
+    # As a step from the local maps, so that lambda = 0 gives them, and their gradient, to the last bit.
+    return local + fusion["lambda"].view(-1, 1, 1) * (received - local)
+
+
+def map_shape(model: fl.Model) -> Shape:
     """[C, H, W] of one sample's maps, or an error for networks that have none."""
     shape: Shape | None = getattr(model.network, "map_shape", None)
     if shape is None or len(shape) != 3:
-        raise ConfigError(
+        raise fl.ConfigError(
             "fusion shape mismatch: algorithm fedfusion fuses maps of shape (channels, height, width), but "
             f"those of {type(model.network).__name__} are {shape or 'unknown'}; choose a convolutional model "
             "such as mcmahan_cnn, or name your own one's convolutions and show it a batch: "
@@ -67,13 +84,13 @@ def map_shape(model: Model) -> Shape:
     return shape
 
 
-def global_maps(model: Model, job: Job) -> Callable[[Tensor], Tensor]:
+def global_maps(model: fl.Model, job: fl.Job) -> Callable[[Tensor], Tensor]:
     """E_g: the received extractor, frozen."""
     return lambda x: model.maps(job.shared["model"], job.shared["buffers"], x)
 
 
 @dataclass(frozen=True)
-class Fusion(Part):
+class Fusion(fl.Part):
     """The operator: held by the server, trained by the clients between the two extractors."""
 
     operator: Operator
@@ -83,51 +100,48 @@ class Fusion(Part):
     cache_bytes: int
     keep_previous: bool
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """The operator; before the first round the previous model is the initial one."""
         rng, channels = world.key.at("fusion"), map_shape(model)[0]
         first = init_fusion(rng, self.operator, channels, self.init, self.lambda0)
         params, buffers = model.init()
         like = next(iter(params.values()))
-        previous: Trees = {"previous": params, "previous_buffers": buffers} if self.keep_previous else {}
+        previous: fl.Trees = {"previous": params, "previous_buffers": buffers} if self.keep_previous else {}
         return {"fusion": {name: value.to(like) for name, value in first.items()}, **previous}
 
-    def send(self, state: State) -> Trees:
-        """The operator."""
+    def send(self, state: fl.State) -> fl.Trees:
         return {"fusion": state["fusion"]}
 
-    def update(self, state: State, replies: Replies, world: World) -> State:
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """What was the model becomes the previous one."""
         if not self.keep_previous:
             return {}
         return {"previous": state["model"], "previous_buffers": state["buffers"]}
 
-    def trainable(self, job: Job) -> Trees:
-        """The operator."""
+    def trainable(self, job: fl.Job) -> fl.Trees:
         return {"fusion": job.shared["fusion"]} if self.train else {}
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """The global maps of all of the client's samples, if they fit."""
         width = next(iter(job.shared["model"].values())).element_size()
         fits = len(job.data.y) * prod(map_shape(model)) * width <= self.cache_bytes
         return {"maps": in_chunks(global_maps(model, job), job.data.x) if fits else None}
 
-    def forward(self, model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
+    def forward(self, model: fl.Model, job: fl.Job, carry: fl.Carry, params: fl.Trees, batch: fl.Batch) -> Out:
         """The trained network with fused maps."""
         maps = gathered(carry[self.name]["maps"], batch, global_maps(model, job))
         fusion = params["fusion"] if self.train else job.shared["fusion"]
         return model.train(params["model"], carry["buffers"], batch.x, lambda own: fuse(fusion, own, maps))
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """The trained operator."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return ({"fusion": carry["train"]["fusion"]} if self.train else {}), {}
 
 
 @dataclass(frozen=True)
-class FusionTraining(LocalTraining):
+class FusionTraining(fl.LocalTraining):
     """Local training whose personal accuracy is that of the fused network, with the received model as E_g."""
 
-    def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
+    def _personal_correct(self, job: fl.Job, carry: fl.Carry, *, before: bool) -> Tensor:
         fusion = carry["train"].get("fusion", job.shared["fusion"])
         received, trained = global_maps(self.model, job), (carry["train"]["model"], carry["buffers"])
 
@@ -139,12 +153,12 @@ class FusionTraining(LocalTraining):
 
 
 @dataclass(frozen=True)
-class FusionMethod(Method):
+class FusionMethod(fl.Method):
     """A method whose global model is fused with the one before it, or with itself."""
 
     evaluate: Evaluate = "prev"
 
-    def predictor(self, state: State) -> Predictor:
+    def predictor(self, state: fl.State) -> Predictor:
         """The new model as E_l; E_g is the previous one (`prev`) or the new one too."""
         model, fusion, now = self.model, state["fusion"], (state["model"], state["buffers"])
 
@@ -157,37 +171,37 @@ class FusionMethod(Method):
 
         return prev if self.evaluate == "prev" else same
 
-    def local_predictor(self, state: State, result: Result) -> Predictor:
+    def local_predictor(self, state: fl.State, result: Result) -> Predictor:
         """The client's network and operator, fused as the global ones are: with the received model, or itself."""
         return self.predictor(self.with_own(state, result))
 
 
+@fl.method("papers")
 def fedfusion(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    operator: Annotated[Operator, Search(choices=("conv", "multi", "single")), "how maps are fused"] = "conv",
+    operator: Annotated[Operator, fl.Search(choices=("conv", "multi", "single")), "how maps are fused"] = "conv",
     init: Annotated[Init, "conv's first values: the local maps passed through, or drawn"] = "identity",
-    lambda0: Annotated[float, FRACTION, "first lambda of multi and single: the global maps' share"] = 0.0,
-    mu: Annotated[float, PROPER_FRACTION, "share of the old lambda the server keeps (multi, single)"] = 0.9,
+    lambda0: Annotated[
+        float, fl.Range(low=0, high=1), "first lambda of multi and single: the global maps' share"
+    ] = 0.0,
+    mu: Annotated[float, fl.Range(low=0, below=1), "share of the old lambda the server keeps (multi, single)"] = 0.9,
     train_fusion: Annotated[bool, "train the operator; false keeps its first values"] = True,
     evaluate: Annotated[Evaluate, "global maps when testing: of the model before, or of itself"] = "prev",
-    weight: Annotated[Weighting, "average by samples, or every client alike"] = "examples",
-    cache_mb: Annotated[int, NOT_NEGATIVE, "keep a client's global maps up to this size"] = 512,
-) -> Method:
+    weight: fl.Weight = "examples",
+    cache_mb: Annotated[int, fl.AtLeast(0), "keep a client's global maps up to this size"] = 512,
+) -> fl.Method:
     """Average networks that were trained between their own feature maps and the global model's."""
     map_shape(setup.model)
-    within(FRACTION, lambda0=lambda0)
-    within(PROPER_FRACTION, mu=mu)
-    within(NOT_NEGATIVE, cache_mb=cache_mb)
     if operator == "conv" and lambda0 != 0:
-        raise ConfigError(
+        raise fl.ConfigError(
             f"lambda0 = {lambda0:g} is not used by operator 'conv', whose first values are set with init; "
             "set lambda0 to 0, or the operator to multi or single"
         )
     part = Fusion(operator, init, lambda0, train_fusion, cache_mb << 20, evaluate == "prev")
-    local = FusionTraining(**vars(setup.local(CrossEntropy(), part, forward=part.forward)))
-    mean = Mean(weight)
+    local = setup.local(fl.CrossEntropy(), part, kind=FusionTraining)
+    mean = fl.Mean(weight)
     rules: dict[str, Aggregator] = {"model": mean, "buffers": mean}
     if train_fusion:
         rules["fusion"] = mean if operator == "conv" else EMA(mu, mean)
-    return FusionMethod(local, rules, setup.sampler, setup.schedule, evaluate=evaluate)
+    return setup.method(local, rules, kind=FusionMethod, evaluate=evaluate)

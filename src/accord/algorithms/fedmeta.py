@@ -26,39 +26,88 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from accord.aggregate import Mean
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup, put
-from accord.core.model import Model
+import accord.authoring as fl
+from accord.core.algorithm import put
 from accord.core.optim import SGD
-from accord.core.plan import LastBatch
-from accord.core.task import Corner, LocalTraining, Part
-from accord.core.tensors import Trees, zeros_like
-from accord.core.types import Batch, Carry, ClientData, Exchange, Job, Replies, State, World
-from accord.errors import ConfigError
-from accord.parts.bounds import whole, within
-from accord.parts.giving import HandOver, KeptSamples
-from accord.parts.losses import CrossEntropy
-from accord.parts.turns import Turns, taking_turns
-from accord.settings import POSITIVE, PROPER_FRACTION, AtLeast, Search
+from accord.core.plan import LastBatch, Plan
+from accord.core.tensors import zeros_like
+from accord.core.types import ClientData, Exchange, Result
+from accord.parts.losses import cross_entropy
+from accord.parts.phases import Turns, taking_turns
 
 
 @dataclass(frozen=True)
-class UnbiasedGradient(Part):
+class HandOver:
+    """A client program that trains nothing: the first samples of one shuffled pass go to the server."""
+
+    share: float
+    plan: Plan = Plan(epochs=1, batch_size=0)  # noqa: RUF009 - frozen, so it can be shared
+
+    def first_memory(self, job: fl.Job) -> fl.Trees:
+        """Nothing was given yet."""
+        return {}
+
+    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
+        """The shuffled pass is all the chance there is."""
+        return {}
+
+    def begin(self, job: fl.Job) -> fl.Carry:
+        return {"given": torch.zeros_like(job.data.y, dtype=torch.bool)}
+
+    def step(self, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> fl.Carry:
+        """The only step: all samples, in random order."""
+        total = len(batch.index)
+        carry["given"].index_fill_(0, batch.index[: min(total - 1, round(self.share * total))], True)
+        return carry
+
+    def finish(self, job: fl.Job, carry: fl.Carry) -> Result:
+        """The samples travel, which ones they were stays."""
+        given: Tensor = carry["given"]
+        return Result({"meta": {"x": job.data.x[given], "y": job.data.y[given]}}, {"meta": {"given": given}}, {})
+
+
+@dataclass(frozen=True)
+class KeptSamples(fl.Part):
+    """Cross-entropy on the samples that were not given away."""
+
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
+        """For every sample the one to show in its place, and whether it counts."""
+        # Who was not asked, or not there when the others gave, has given nothing.
+        given = job.memory["meta"]["given"] if "meta" in job.memory else torch.zeros_like(job.data.y, dtype=torch.bool)
+        kept = (~given).nonzero().flatten()
+        shown = torch.arange(len(given), device=given.device)
+        shown[given] = kept[torch.arange(int(given.sum()), device=given.device) % len(kept)]
+        return {"shown": shown, "counts": (~given).to(job.info["lr"].dtype), "x": job.data.x, "y": job.data.y}
+
+    def batch(self, job: fl.Job, corner: fl.Corner, batch: fl.Batch) -> fl.Batch:
+        """Given samples make room for kept ones of weight 0."""
+        index = corner["shown"][batch.index]
+        weight = batch.weight * corner["counts"][batch.index]
+        x, y = corner["x"].index_select(0, index), corner["y"].index_select(0, index)
+        return batch._replace(x=x, y=y, weight=weight, index=index)
+
+    def loss(self, view: fl.View) -> fl.Term:
+        """Mean over the kept samples; 0 for a batch that was given away whole."""
+        losses, weight = cross_entropy(view.out.logits, view.batch.y), view.batch.weight
+        return view.whole((losses * weight).sum() / weight.sum().clamp(min=1))
+
+
+@dataclass(frozen=True)
+class UnbiasedGradient(fl.Part):
     """The mean gradient of the last epoch, in which the model's gate is closed, in place of the model."""
 
     server_lr: float
 
-    def begin(self, model: Model, job: Job) -> Corner:
-        """No gradients yet."""
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         return {"sum": zeros_like(job.shared["model"]), "count": torch.zeros_like(job.info["lr"])}
 
-    def grad(self, job: Job, carry: Carry, grads: Trees) -> Trees:
+    def grad(self, job: fl.Job, carry: fl.Carry, grads: fl.Trees) -> fl.Trees:
         """Gathered while the model stands still."""
         corner, still = carry[self.name], 1 - carry["optimizer"]["model"]["gate"]["rest"]
         for name, grad in grads["model"].items():
@@ -66,7 +115,7 @@ class UnbiasedGradient(Part):
         corner["count"].add_(still)
         return grads
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """w_t - server_lr g_k, whose mean is the server's step."""
         start, corner = job.shared["model"], carry[self.name]
         scale = self.server_lr / corner["count"].clamp(min=1)
@@ -74,36 +123,35 @@ class UnbiasedGradient(Part):
 
 
 @dataclass(frozen=True)
-class MetaUpdated(Method):
+class MetaUpdated(fl.Method):
     """Any method, then training on D_meta at the server."""
 
-    meta: LocalTraining = field(kw_only=True)
+    meta: fl.LocalTraining = field(kw_only=True)
     meta_lr: float = field(kw_only=True)
     num_classes: int = field(kw_only=True)
 
-    def start(self, state: State, world: World, exchange: Exchange) -> State:
-        """Gather D_meta."""
+    def start(self, state: fl.State, world: fl.World, exchange: Exchange) -> fl.State:
         if "contribute" not in self.tasks:
             return state
         replies = exchange("contribute", world.clients, {})
         pool = {leaf: torch.cat([tree[leaf] for tree in replies.each("meta")]) for leaf in ("x", "y")}
         if not len(pool["y"]):
-            raise ConfigError(
+            raise fl.ConfigError(
                 "algorithm fedmeta gathered no samples: every client holds too few for algorithm.share; raise it"
             )
         return put(state, meta=pool)
 
-    def round(self, state: State, world: World, exchange: Exchange) -> tuple[State, Replies]:
+    def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
         """The usual round, then the server's own epochs."""
         state, replies = super().round(state, world, exchange)
         return (self._meta_update(state, world) if "meta" in state else state), replies
 
-    def _meta_update(self, state: State, world: World) -> State:
+    def _meta_update(self, state: fl.State, world: fl.World) -> fl.State:
         x, y = state["meta"]["x"], state["meta"]["y"]
         batches = self.meta.plan.schedule(world.key.at("fedmeta", world.round), len(y))
         info = {"lr": torch.tensor(self.meta_lr, dtype=torch.get_default_dtype(), device=y.device)}
         data = ClientData(x, y, x[:0], y[:0], self.num_classes)
-        job = Job({"model": state["model"], "buffers": state["buffers"]}, {}, {}, info, data)
+        job = fl.Job({"model": state["model"], "buffers": state["buffers"]}, {}, {}, info, data)
         devices = [y.device] if y.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.no_grad():  # dropout draws from torch's generator
             torch.manual_seed(world.key.number("torch.fedmeta", world.round))
@@ -111,7 +159,7 @@ class MetaUpdated(Method):
             for rows in batches:
                 index = torch.from_numpy(np.ascontiguousarray(rows)).to(y.device)
                 weight = torch.ones_like(index, dtype=info["lr"].dtype)
-                carry = self.meta.step(job, carry, Batch(x[index], y[index], weight, index, {}))
+                carry = self.meta.step(job, carry, fl.Batch(x[index], y[index], weight, index, {}))
         return put(state, model=carry["train"]["model"], buffers=carry["buffers"])
 
 
@@ -120,26 +168,26 @@ def last_epoch(steps: int, epochs: int) -> Turns:
     return (np.arange(steps) >= steps - steps // epochs).astype(np.int64)
 
 
+@fl.method("data")
 def fedmeta(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    share: Annotated[float, PROPER_FRACTION, "share of every client's samples given to the server"] = 0.1,
-    meta_lr: Annotated[float, POSITIVE, Search(1e-3, 0.1, log=True), "the server's rate on them"] = 0.01,
-    meta_epochs: Annotated[int, AtLeast(1), "the server's passes over them in a round"] = 1,
+    share: Annotated[float, fl.Range(low=0, below=1), "share of every client's samples given to the server"] = 0.1,
+    meta_lr: Annotated[float, fl.Range(above=0), fl.Search(1e-3, 0.1, log=True), "the server's rate on them"] = 0.01,
+    meta_epochs: Annotated[int, fl.AtLeast(1), "the server's passes over them in a round"] = 1,
     uga: Annotated[bool, "aggregate the last epoch's gradients instead of models"] = False,
-    server_lr: Annotated[float, POSITIVE, Search(0.01, 1.0, log=True), "step on those gradients (uga)"] = 0.1,
-) -> Method:
+    server_lr: Annotated[
+        float, fl.Range(above=0), fl.Search(0.01, 1.0, log=True), "step on those gradients (uga)"
+    ] = 0.1,
+) -> fl.Method:
     """Average models, then train the average on samples given by the clients."""
-    within(PROPER_FRACTION, share=share)
-    within(POSITIVE, meta_lr=meta_lr, server_lr=server_lr)
-    whole(AtLeast(1), meta_epochs=meta_epochs)
     if share == 0 and not uga:
-        return averaging(setup)
-    parts: tuple[Part, ...] = (KeptSamples() if share else CrossEntropy(),)
+        return fl.averaging(setup)
+    parts: tuple[fl.Part, ...] = (KeptSamples() if share else fl.CrossEntropy(),)
     local = setup.local(*parts, UnbiasedGradient(server_lr)) if uga else setup.local(*parts)
     if uga:
         if setup.plan.steps:
-            raise ConfigError(
+            raise fl.ConfigError(
                 "algorithm.uga gathers gradients in the last local epoch, but local.steps counts batches; "
                 "set local.steps = 0 and use local.epochs, or algorithm.uga = false"
             )
@@ -148,13 +196,12 @@ def fedmeta(
     # The server has no use for a batch left out: a small D_meta might then never be seen.
     policy: LastBatch = "fill" if setup.model.couples_batch else "pad"
     plan = replace(setup.plan, epochs=meta_epochs, steps=0, last_batch=policy)
-    return MetaUpdated(
+    return setup.method(
         local,
-        {"model": Mean(), "buffers": Mean()},
-        setup.sampler,
-        setup.schedule,
+        {"model": fl.Mean(), "buffers": fl.Mean()},
+        kind=MetaUpdated,
         extra_tasks={"contribute": HandOver(share)} if share else {},
-        meta=LocalTraining(setup.model, (CrossEntropy(),), SGD(), plan),
+        meta=fl.LocalTraining(setup.model, (fl.CrossEntropy(),), SGD(), plan),
         meta_lr=meta_lr,
         num_classes=setup.num_classes,
     )

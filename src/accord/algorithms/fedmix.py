@@ -28,24 +28,19 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from accord.aggregate import Mean
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup, put
+import accord.authoring as fl
+from accord.core.algorithm import put
 from accord.core.plan import Plan
-from accord.core.task import Corner, Part, View
-from accord.core.tensors import Trees
-from accord.core.types import Batch, Carry, Exchange, Job, Result, State, World
-from accord.errors import ConfigError, DataError
-from accord.parts.bounds import whole, within
-from accord.parts.losses import CrossEntropy, cross_entropy, weighted_mean
-from accord.parts.mixing import soft_labels
-from accord.parts.pseudo import share_of
-from accord.settings import PROPER_FRACTION, AtLeast, Search
+from accord.core.types import Exchange, Result
+from accord.errors import DataError
+from accord.parts.losses import cross_entropy
+from accord.parts.samples import share_of, soft_labels
 
-Lam = Annotated[float, PROPER_FRACTION, Search(choices=(0.05, 0.1, 0.2)), "share of the means; 0 mixes nothing"]
-Means = Annotated[int, AtLeast(1), Search(choices=(5, 10, 20)), "samples in each mean; 1 sends raw samples"]
+Lam = Annotated[
+    float, fl.Range(low=0, below=1), fl.Search(choices=(0.05, 0.1, 0.2)), "share of the means; 0 mixes nothing"
+]
+Means = Annotated[int, fl.AtLeast(1), fl.Search(choices=(5, 10, 20)), "samples in each mean; 1 sends raw samples"]
 
 
 @dataclass(frozen=True)
@@ -54,15 +49,14 @@ class GroupMeans:
 
     plan: Plan
 
-    def first_memory(self, job: Job) -> Trees:
-        """Nothing to remember."""
+    def first_memory(self, job: fl.Job) -> fl.Trees:
         return {}
 
     def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
         """The shuffled pass is all the chance there is."""
         return {}
 
-    def begin(self, job: Job) -> Carry:
+    def begin(self, job: fl.Job) -> fl.Carry:
         """Room for the means of all full groups."""
         data = job.data
         if not data.x.is_floating_point():
@@ -74,27 +68,24 @@ class GroupMeans:
             "next": data.y.new_zeros(1),
         }
 
-    def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
-        """One group."""
+    def step(self, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> fl.Carry:
         labels = soft_labels(batch.y, job.data.num_classes, batch.x)
         for leaf, values in (("x", batch.x), ("y", labels)):
             carry[leaf].index_copy_(0, carry["next"], values.mean(0, keepdim=True))
         carry["next"].add_(1)
         return carry
 
-    def finish(self, job: Job, carry: Carry) -> Result:
-        """The means travel."""
+    def finish(self, job: fl.Job, carry: fl.Carry) -> Result:
         return Result({"means": {"x": carry["x"], "y": carry["y"]}}, {}, {})
 
 
 @dataclass(frozen=True)
-class MeansPart(Part):
+class MeansPart(fl.Part):
     """A random mean for every sample of a batch."""
 
     lam: float
 
-    def send(self, state: State) -> Trees:
-        """All means."""
+    def send(self, state: fl.State) -> fl.Trees:
         return {"means": state["means"]}
 
     def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
@@ -102,7 +93,7 @@ class MeansPart(Part):
         return {"fedmix.pick": rng.random((steps, batch))}
 
     @staticmethod
-    def picked(job: Job, batch: Batch) -> tuple[Tensor, Tensor]:
+    def picked(job: fl.Job, batch: fl.Batch) -> tuple[Tensor, Tensor]:
         """xbar and ybar of the batch."""
         means = job.shared["means"]
         rows = share_of(batch.noise["fedmix.pick"][: len(batch.x)], len(means["y"]))
@@ -113,7 +104,7 @@ class MeansPart(Part):
 class MixedWithMeans(MeansPart):
     """NaiveMix: the batch itself is mixed."""
 
-    def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:
+    def batch(self, job: fl.Job, corner: fl.Corner, batch: fl.Batch) -> fl.Batch:
         """(1 - l) (x, y) + l (xbar, ybar); no stored samples any more, which the empty index says."""
         x, y = self.picked(job, batch)
         labels = soft_labels(batch.y, job.data.num_classes, batch.x)
@@ -128,61 +119,59 @@ class TaylorMix(MeansPart):
     stacks = False  # the loss holds a gradient of its own
     as_published: bool
 
-    def batch(self, job: Job, corner: Corner, batch: Batch) -> Batch:
+    def batch(self, job: fl.Job, corner: fl.Corner, batch: fl.Batch) -> fl.Batch:
         """(1 - l) x, whose gradient will be asked for."""
         return batch._replace(x=((1 - self.lam) * batch.x).requires_grad_(), index=batch.index[:0])
 
-    def loss(self, view: View) -> Tensor:
-        """All three terms."""
+    def loss(self, view: fl.View) -> fl.Term:
         batch, logits = view.batch, view.out.logits
         xbar, ybar = self.picked(view.job, batch)
-        each = functional.cross_entropy(logits, batch.y, reduction="none")
+        each = cross_entropy(logits, batch.y)
         (slope,) = torch.autograd.grad((each * batch.weight).sum(), batch.x, create_graph=True)
-        along = weighted_mean((slope * xbar).flatten(1).sum(1), batch.weight)
+        along = view.mean((slope * xbar).flatten(1).sum(1))
         if self.as_published:
-            along = along / batch.weight.sum()
-        plain = (1 - self.lam) * weighted_mean(each, batch.weight)
-        return plain + self.lam * cross_entropy(logits, ybar, batch.weight) + self.lam * (1 - self.lam) * along
+            along = view.whole(along.value / batch.weight.sum())
+        plain = (1 - self.lam) * view.mean(each)
+        return plain + self.lam * view.mean(cross_entropy(logits, ybar)) + self.lam * (1 - self.lam) * along
 
 
 @dataclass(frozen=True)
-class _MeanAugmented(Method):
+class MeanAugmented(fl.Method):
     """Averaging, after the means were exchanged once."""
 
-    def start(self, state: State, world: World, exchange: Exchange) -> State:
-        """Gather the means."""
+    def start(self, state: fl.State, world: fl.World, exchange: Exchange) -> fl.State:
         able = [client for client in world.clients if world.sizes[client] > 0]
         replies = exchange("means", able, {})
         means = {leaf: torch.cat([tree[leaf] for tree in replies.each("means")]) for leaf in ("x", "y")}
         if not len(means["y"]):
             size = self.tasks["means"].plan.batch_size
-            raise ConfigError(
+            raise fl.ConfigError(
                 f"no client holds algorithm.means = {size} samples, so there is nothing to mix with; lower it"
             )
         return put(state, means=means)
 
 
-def _mixing(setup: Setup, lam: float, means: int, *parts: Part) -> Method:
-    within(PROPER_FRACTION, lam=lam)
-    whole(AtLeast(1), means=means)
+def _mixing(setup: fl.Setup, lam: float, means: int, *parts: fl.Part) -> fl.Method:
     if lam == 0:
-        return averaging(setup)
+        return fl.averaging(setup)
     task = GroupMeans(Plan(epochs=1, batch_size=means, last_batch="drop"))
-    rules = {"model": Mean(), "buffers": Mean()}
-    return _MeanAugmented(setup.local(*parts), rules, setup.sampler, setup.schedule, {"means": task})
+    rules = {"model": fl.Mean(), "buffers": fl.Mean()}
+    return setup.method(setup.local(*parts), rules, kind=MeanAugmented, extra_tasks={"means": task})
 
 
+@fl.method("data")
 def fedmix(
-    setup: Setup,
+    setup: fl.Setup,
     *,
     lam: Lam = 0.1,
     means: Means = 10,
     as_published: Annotated[bool, "divide the derivative's term by the batch size, as the public codes do"] = False,
-) -> Method:
+) -> fl.Method:
     """Average models trained on mixup with means, to first order."""
     return _mixing(setup, lam, means, TaylorMix(lam, as_published))
 
 
-def naivemix(setup: Setup, *, lam: Lam = 0.1, means: Means = 10) -> Method:
+@fl.method("data")
+def naivemix(setup: fl.Setup, *, lam: Lam = 0.1, means: Means = 10) -> fl.Method:
     """Average models trained on samples mixed with means."""
-    return _mixing(setup, lam, means, CrossEntropy(), MixedWithMeans(lam))
+    return _mixing(setup, lam, means, fl.CrossEntropy(), MixedWithMeans(lam))

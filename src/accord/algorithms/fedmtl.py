@@ -23,91 +23,76 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from torch import Tensor
-
-from accord.core.algorithm import Method, Predictor, Setup
-from accord.core.model import Model
-from accord.core.task import Corner, Part, View
-from accord.core.tensors import Trees, add, scale, squared_norm, subtract
-from accord.core.types import Carry, Job, Replies, State, World
-from accord.parts.bounds import one_of, within
-from accord.parts.losses import CrossEntropy
-from accord.settings import NOT_NEGATIVE, Search
+import accord.authoring as fl
+from accord.core.tensors import add, scale, squared_norm, subtract
 
 Form = Literal["pfllib", "mean"]
 
 
 @dataclass(frozen=True)
-class TiedTasks(Part):
+class TiedTasks(fl.Part):
     """S at the server, and the term that ties a client's model to it."""
 
     form: Form
     mu: float
     num_clients: int
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """K times the first model."""
         return {"total": scale(model.init()[0], float(self.num_clients))}
 
-    def send(self, state: State) -> Trees:
-        """S."""
+    def send(self, state: fl.State) -> fl.Trees:
         return {"total": state["total"]}
 
-    def update(self, state: State, replies: Replies, world: World) -> State:
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """S and the changes, in the order of the clients."""
         total = state["total"]
         for change in replies.each("change"):
             total = add(total, change)
         return {"total": total}
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """The model as it was before the round, and the sum of the others'."""
         start = {name: job.memory["personal"][name] for name in job.shared["total"]}
         return {"start": start, "others": subtract(job.shared["total"], start)}
 
-    def loss(self, view: View) -> Tensor | None:
+    def loss(self, view: fl.View) -> fl.Term | None:
         """The chosen form's term."""
         own = view.params["model"]
         if self.form == "mean":
             if self.mu == 0:
                 return None
             mean = scale(view.job.shared["total"], 1 / self.num_clients)
-            return 0.5 * self.mu * squared_norm(subtract(own, mean))
+            return view.whole(0.5 * self.mu * squared_norm(subtract(own, mean)))
         size = sum(tensor.numel() for tensor in own.values())
         omega2 = 1 - 1 / self.num_clients
         everyone = add(own, view.carry[self.name]["others"])
         factor = 10.0 ** -(math.floor(math.log10(size) + 1) + 1)
-        return factor * (squared_norm(own) + omega2 * squared_norm(everyone))
+        return view.whole(factor * (squared_norm(own) + omega2 * squared_norm(everyone)))
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """w_k's change."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"change": subtract(carry["train"]["model"], carry[self.name]["start"])}, {}
 
 
 @dataclass(frozen=True)
-class _MultiTask(Method):
+class MultiTask(fl.Method):
     """A method whose server knows the sum of the models and none of them."""
 
-    def message(self, state: State) -> Trees:
+    def message(self, state: fl.State) -> fl.Trees:
         """S; a client's first model is the one it is installed with."""
         return {**super().message(state), "model": {}, "buffers": {}}
 
-    def predictor(self, state: State) -> Predictor | None:
-        """There is no global model."""
-        return None
 
-
+@fl.method("personal")
 def fedmtl(
-    setup: Setup,
+    setup: fl.Setup,
     *,
     form: Annotated[Form, "PFLlib's regulariser, or the distance to the mean"] = "pfllib",
-    mu: Annotated[float, NOT_NEGATIVE, Search(1e-3, 1.0, log=True), "weight of the distance; form mean only"] = 0.1,
-) -> Method:
+    mu: Annotated[float, fl.AtLeast(0), fl.Search(1e-3, 1.0, log=True), "weight of the distance; form mean only"] = 0.1,
+) -> fl.Method:
     """Personal models tied to one another."""
-    one_of(get_args(Form), form=form)
-    within(NOT_NEGATIVE, mu=mu)
     names = frozenset(name for tree in setup.model.init() for name in tree)
-    task = setup.local(CrossEntropy(), TiedTasks(form, mu, setup.num_clients), personal=names)
-    return _MultiTask(task, {}, setup.sampler, setup.schedule)
+    task = setup.local(fl.CrossEntropy(), TiedTasks(form, mu, setup.num_clients), personal=names)
+    return setup.method(task, {}, kind=MultiTask, has_global_model=False)

@@ -17,39 +17,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from accord.aggregate import Mean
-from accord.core.algorithm import Aggregator, Method, Setup
+import accord.authoring as fl
 from accord.core.optim import SGD
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Replies, State
-from accord.errors import ConfigError
-from accord.parts.losses import CrossEntropy
 
 
 @dataclass(frozen=True)
 class Normalised:
     """The mean of the clients' changes per step, times the mean number of steps."""
 
-    momentum: float = 0.0
-    nesterov: bool = False
+    optimizer: SGD
 
-    def state(self, tree: str, value: Tree) -> Trees:
-        """Remembers nothing."""
+    def state(self, tree: str, value: fl.Tree) -> fl.Trees:
         return {}
 
-    def norm(self, steps: Tensor) -> Tensor:
-        """|a| of so many steps."""
-        rho = self.momentum
-        norm = (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
-        return steps + rho * norm if self.nesterov else norm
-
-    def __call__(self, state: State, tree: str, replies: Replies) -> Trees:
+    def __call__(self, state: fl.State, tree: str, replies: fl.Replies) -> fl.Trees:
         """w_t (1 - sum_k c_k) + sum_k c_k w_k with c_k = p_k tau_eff / |a_k|."""
-        norms = self.norm(replies.metric("steps"))
+        norms = self.optimizer.effective_steps(replies.metric("steps"))
         if bool((norms == norms[0]).all()):
-            return Mean()(state, tree, replies)
+            return fl.Mean()(state, tree, replies)
         by_samples = replies.weights()
         share = torch.where(norms > 0, by_samples * (by_samples @ norms) / norms.clamp(min=1e-12), 0.0)
         old, pulled = state[tree], replies.mean(tree, share)
@@ -58,10 +44,12 @@ class Normalised:
         return {tree: {**old, **moved}}
 
 
-def fednova(setup: Setup) -> Method:
+@fl.method("client")
+def fednova(setup: fl.Setup) -> fl.Method:
     """Average the clients' changes per step instead of their models."""
     optimizer = setup.optimizer
     if not isinstance(optimizer, SGD):
-        raise ConfigError("algorithm fednova needs local.optimizer = 'sgd': it counts how often a gradient was applied")
-    rules: dict[str, Aggregator] = {"model": Normalised(optimizer.momentum, optimizer.nesterov), "buffers": Mean()}
-    return setup.method(setup.local(CrossEntropy()), rules)
+        raise fl.ConfigError(
+            "algorithm fednova needs local.optimizer = 'sgd': it counts how often a gradient was applied"
+        )
+    return setup.method(setup.local(fl.CrossEntropy()), {"model": Normalised(optimizer), "buffers": fl.Mean()})

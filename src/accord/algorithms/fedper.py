@@ -12,23 +12,12 @@ personal accuracy. Defaults: the head is the last layer, weights by samples.
 
 from __future__ import annotations
 
-from accord.aggregate import Mean
-from accord.core.algorithm import Method, Setup
-from accord.errors import ConfigError
-from accord.parts.losses import CrossEntropy
+import accord.authoring as fl
+from accord.parts.heads import personal_head
 
 
-def personal_head(setup: Setup, name: str) -> frozenset[str]:
-    """The head's names; refused when nothing would be left to federate."""
-    if not setup.model.body_names:
-        raise ConfigError(
-            f"algorithm {name} keeps the head at home, but this network is only a head: nothing would be shared; "
-            "choose a model with hidden layers (such as 2nn), or algorithm local"
-        )
-    return frozenset(setup.model.head_names)
-
-
-def fedper(setup: Setup) -> Method:
+@fl.method("personal")
+def fedper(setup: fl.Setup) -> fl.Method:
     """Average the bodies; every client keeps its own head."""
-    local = setup.local(CrossEntropy(), personal=personal_head(setup, "fedper"))
-    return setup.method(local, {"model": Mean(), "buffers": Mean()})
+    local = setup.local(fl.CrossEntropy(), personal=personal_head(setup, "fedper"))
+    return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()}, has_global_model=False)

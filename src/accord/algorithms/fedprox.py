@@ -12,18 +12,32 @@ acts on it too; mu = 0 is FedAvg.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup
-from accord.parts.losses import Proximal
-from accord.settings import NOT_NEGATIVE, Search
+import accord.authoring as fl
+from accord.core.tensors import squared_norm, subtract
 
 
+@dataclass(frozen=True)
+class Proximal(fl.Part):
+    """(mu / 2) |w - w_t|^2, the pull back to the received model."""
+
+    mu: float
+
+    def loss(self, view: fl.View) -> fl.Term | None:
+        """None at mu = 0, so that it costs and changes nothing."""
+        if self.mu == 0:
+            return None
+        moved = subtract(view.params["model"], view.job.shared["model"])
+        return view.whole(0.5 * self.mu * squared_norm(moved))
+
+
+@fl.method("client", part=("mu",))
 def fedprox(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    mu: Annotated[float, NOT_NEGATIVE, Search(1e-3, 1.0, log=True), "weight of the proximal term"] = 0.01,
-) -> Method:
+    mu: Annotated[float, fl.AtLeast(0), fl.Search(1e-3, 1.0, log=True), "weight of the proximal term"] = 0.01,
+) -> fl.Method:
     """Average models that were held near the global one."""
-    return averaging(setup, Proximal(mu))
+    return fl.averaging(setup, Proximal(mu))

@@ -23,13 +23,9 @@ from typing import Annotated
 
 import numpy as np
 
-from accord.aggregate import Mean
-from accord.algorithms.fedper import personal_head
-from accord.core.algorithm import Method, Setup
-from accord.parts.bounds import whole
-from accord.parts.losses import CrossEntropy
-from accord.parts.turns import Turns, taking_turns
-from accord.settings import AtLeast, Search
+import accord.authoring as fl
+from accord.parts.heads import personal_head
+from accord.parts.phases import Turns, taking_turns
 
 
 def head_first(steps: int, head: int, body: int) -> Turns:
@@ -37,19 +33,19 @@ def head_first(steps: int, head: int, body: int) -> Turns:
     return (np.arange(steps) >= steps * head // (head + body)).astype(np.int64)
 
 
+@fl.method("personal")
 def fedrep(
-    setup: Setup,
+    setup: fl.Setup,
     *,
     head_epochs: Annotated[
-        int, AtLeast(1), Search(choices=(1, 5, 10)), "epochs on the head before those on the body"
+        int, fl.AtLeast(1), fl.Search(choices=(1, 5, 10)), "epochs on the head before those on the body"
     ] = 10,
-) -> Method:
+) -> fl.Method:
     """Average bodies that were trained under fitted heads."""
-    whole(AtLeast(1), head_epochs=head_epochs)
     names, plan = personal_head(setup, "fedrep"), setup.plan
     body = 1 if plan.steps else plan.epochs
     longer = replace(plan, epochs=plan.epochs + head_epochs, steps=plan.steps * (1 + head_epochs))
     order = partial(head_first, head=head_epochs, body=body)
-    task = setup.local(CrossEntropy(), personal=names, plan=longer)
+    task = setup.local(fl.CrossEntropy(), personal=names, plan=longer)
     local = taking_turns(task, order, {("model", "apart"): 0, ("model", "rest"): 1}, apart=names)
-    return setup.method(local, {"model": Mean(), "buffers": Mean()})
+    return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()}, has_global_model=False)

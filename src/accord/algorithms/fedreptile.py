@@ -16,25 +16,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from accord.aggregate import Mean
+import accord.authoring as fl
 from accord.aggregate.reptile import Decay, Reptile
-from accord.core.algorithm import Aggregator, Method, Setup
-from accord.models.blocks import choice
-from accord.parts.bounds import within
-from accord.parts.losses import CrossEntropy
-from accord.settings import Range, Search
 
-SHARE = Range(above=0, high=1)
+SHARE = fl.Range(above=0, high=1)
 
 
+@fl.method("server")
 def fedreptile(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    eps: Annotated[float, SHARE, Search(0.1, 1.0), "share of the way to the mean"] = 0.5,
+    eps: Annotated[float, SHARE, fl.Search(0.1, 1.0), "share of the way to the mean"] = 0.5,
     decay: Annotated[Decay, "constant, or down to 0 over the rounds of the run"] = "none",
-) -> Method:
+) -> fl.Method:
     """Move the model part of the way to the clients' mean."""
-    within(SHARE, eps=eps)
-    choice("decay", decay, ("none", "linear"))
-    rules: dict[str, Aggregator] = {"model": Reptile(eps, decay, max(setup.rounds, 1)), "buffers": Mean("uniform")}
-    return setup.method(setup.local(CrossEntropy()), rules)
+    rule = Reptile(eps, decay, max(setup.rounds, 1))
+    return setup.method(setup.local(fl.CrossEntropy()), {"model": rule, "buffers": fl.Mean("uniform")})

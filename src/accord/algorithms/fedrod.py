@@ -21,75 +21,75 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from torch import Tensor
+from torch import nn
 
-from accord.aggregate import Mean
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
-from accord.core.task import Corner, Part, View
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Carry, Job
-from accord.parts.bounds import within
-from accord.parts.losses import CrossEntropy, cross_entropy
-from accord.parts.personal import needs_linear_head
-from accord.settings import POSITIVE
+import accord.authoring as fl
+from accord.parts.losses import cross_entropy
 
 
 @dataclass(frozen=True)
-class BalancedSoftmax(Part):
+class BalancedSoftmax(fl.Part):
     """Cross-entropy of logits + log class counts: the prior of the client's labels is not learned."""
 
     eps: float
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """[C] log n_kc."""
         counts = job.data.class_counts().to(job.info["lr"].dtype)
         return {"prior": counts.clamp(min=self.eps).log()}
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """Mean over the batch."""
         logits = view.out.logits + view.carry[self.name]["prior"]
-        return cross_entropy(logits, view.batch.y, view.batch.weight)
+        return view.mean(cross_entropy(logits, view.batch.y))
 
 
 @dataclass(frozen=True)
-class PersonalHead(Part):
+class PersonalHead(fl.Part):
     """H_k, a correction of the generic head that stays with the client."""
 
     head_names: tuple[str, ...]
 
-    def memory(self, job: Job) -> Trees:
-        """The received head."""
+    def memory(self, job: fl.Job) -> fl.Trees:
         return {"own_head": {name: job.shared["model"][name] for name in self.head_names}}
 
-    def trainable(self, job: Job) -> Trees:
-        """H_k."""
+    def trainable(self, job: fl.Job) -> fl.Trees:
         return {"own_head": job.memory["own_head"]}
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """CE of the sum; its gradient reaches H_k alone."""
         extra = view.model.head(view.params["own_head"], view.out.features.detach())
-        return cross_entropy(view.out.logits.detach() + extra, view.batch.y, view.batch.weight)
+        return view.mean(cross_entropy(view.out.logits.detach() + extra, view.batch.y))
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """H_k stays."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {}, {"own_head": carry["train"]["own_head"]}
 
-    def judged(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree]:
+    def judged(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
         """G + H_k as one head."""
         trained, own = carry["train"]["model"], carry["train"]["own_head"]
         return {**trained, **{name: trained[name] + own[name] for name in own}}, carry["buffers"]
 
 
+@fl.method("personal")
 def fedrod(
-    setup: Setup,
+    setup: fl.Setup,
     *,
     balanced: Annotated[bool, "balanced softmax for the generic head, instead of cross-entropy"] = True,
-    eps: Annotated[float, POSITIVE, "samples a class counts for that the client does not hold"] = 1e-8,
-) -> Method:
+    eps: Annotated[float, fl.Range(above=0), "samples a class counts for that the client does not hold"] = 1e-8,
+) -> fl.Method:
     """Average models with a balanced generic head; every client adds a personal one."""
-    within(POSITIVE, eps=eps)
-    needs_linear_head(setup, "fedrod")
-    generic: Part = BalancedSoftmax(eps) if balanced else CrossEntropy()
+    _check_head(setup)
+    generic: fl.Part = BalancedSoftmax(eps) if balanced else fl.CrossEntropy()
     local = setup.local(generic, PersonalHead(setup.model.head_names))
-    return setup.method(local, {"model": Mean(), "buffers": Mean()})
+    return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()})
+
+
+def _check_head(setup: fl.Setup) -> None:
+    """The sum of two heads is one only where they are linear."""
+    prefix = setup.model.head_prefix.removesuffix(".")
+    head = setup.model.network.get_submodule(prefix)
+    if not isinstance(head, nn.Linear):
+        raise fl.ConfigError(
+            f"algorithm fedrod adds a second linear head, but the head {prefix!r} of this model is a "
+            f"{type(head).__name__}; name the last linear layer as the head"
+        )

@@ -22,72 +22,67 @@ from typing import Annotated
 
 from torch import Tensor
 
-from accord.aggregate.mean import Mean, Weighting
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
-from accord.core.task import Corner, Part, View
-from accord.core.tensors import Tree, Trees, clone
-from accord.core.types import Batch, Carry, Job
-from accord.parts.bounds import within
-from accord.parts.losses import cross_entropy, weighted_mean
-from accord.settings import FRACTION, Search
+import accord.authoring as fl
+from accord.core.tensors import clone
+from accord.parts.losses import cross_entropy
 
 
 @dataclass(frozen=True)
-class MutualLearning(Part):
+class MutualLearning(fl.Part):
     """Both losses; the private model is trained beside the shared one and stays in memory."""
 
     alpha: float
     beta: float
 
-    def memory(self, job: Job) -> Trees:
+    def memory(self, job: fl.Job) -> fl.Trees:
         """The private model starts as the received one."""
         return {"private": job.shared["model"], "private_buffers": job.shared["buffers"]}
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """The private model's running statistics, to be overwritten."""
         return {"buffers": clone(job.memory["private_buffers"])}
 
-    def trainable(self, job: Job) -> Trees:
-        """The private model."""
+    def trainable(self, job: fl.Job) -> fl.Trees:
         return {"private": job.memory["private"]}
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """L_g + L_l: what teaches is held fixed, so each gradient is that of its own loss."""
         buffers = view.carry[self.name]["buffers"]
         own = view.model.train(view.params["private"], buffers, view.batch.x).logits
         shared = view.out.logits
-        learned = taught(shared, own.detach(), view.batch, self.beta)
-        return learned + taught(own, shared.detach(), view.batch, self.alpha)
+        return taught(view, shared, own.detach(), self.beta) + taught(view, own, shared.detach(), self.alpha)
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """The private model stays."""
         return {}, {"private": carry["train"]["private"], "private_buffers": carry[self.name]["buffers"]}
 
-    def judged(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree]:
-        """The private model."""
+    def judged(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
         return carry["train"]["private"], carry[self.name]["buffers"]
 
 
-def taught(student: Tensor, teacher: Tensor, batch: Batch, share: float) -> Tensor:
+def taught(view: fl.View, student: Tensor, teacher: Tensor, share: float) -> fl.Term:
     """share CE + (1 - share) KL(teacher || student), means over the batch; a term of weight 0 is left out."""
     if share == 1:
-        return cross_entropy(student, batch.y, batch.weight)
+        return view.mean(cross_entropy(student, view.batch.y))
     mine, theirs = student.log_softmax(1), teacher.log_softmax(1)
-    divergence = weighted_mean((theirs.exp() * (theirs - mine)).sum(1), batch.weight)
+    divergence = view.mean((theirs.exp() * (theirs - mine)).sum(1))
     if share == 0:
         return divergence
-    return share * cross_entropy(student, batch.y, batch.weight) + (1 - share) * divergence
+    return share * view.mean(cross_entropy(student, view.batch.y)) + (1 - share) * divergence
 
 
+@fl.method("personal")
 def fml(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    alpha: Annotated[float, FRACTION, Search(0.1, 0.9), "share of the labels in the private model's loss"] = 0.5,
-    beta: Annotated[float, FRACTION, Search(0.1, 0.9), "share of the labels in the shared model's loss"] = 0.5,
-    weight: Annotated[Weighting, "average by samples, or every client alike"] = "examples",
-) -> Method:
+    alpha: Annotated[
+        float, fl.Range(low=0, high=1), fl.Search(0.1, 0.9), "share of the labels in the private model's loss"
+    ] = 0.5,
+    beta: Annotated[
+        float, fl.Range(low=0, high=1), fl.Search(0.1, 0.9), "share of the labels in the shared model's loss"
+    ] = 0.5,
+    weight: fl.Weight = "examples",
+) -> fl.Method:
     """Average models that learned from, and taught, private ones."""
-    within(FRACTION, alpha=alpha, beta=beta)
-    rules = {"model": Mean(weight), "buffers": Mean(weight)}
+    rules = {"model": fl.Mean(weight), "buffers": fl.Mean(weight)}
     return setup.method(setup.local(MutualLearning(alpha, beta)), rules)

@@ -20,25 +20,17 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
-from accord.core.task import Corner, View
-from accord.core.tensors import Trees
-from accord.core.types import Carry, Job, Replies, State, World
-from accord.parts.bounds import within
-from accord.parts.losses import CrossEntropy
-from accord.settings import NOT_NEGATIVE, Search
+import accord.authoring as fl
 
 
 @dataclass(frozen=True)
-class GroupWeights(CrossEntropy):
+class GroupWeights(fl.CrossEntropy):
     """Cross-entropy that remembers its first value, and the weights the server makes of it."""
 
     eta: float
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """log p = 0 for every client."""
         zeros = torch.zeros(len(world.sizes), dtype=torch.float64, device=model.device)
         return {"groups": {"log_weight": zeros}}
@@ -47,21 +39,20 @@ class GroupWeights(CrossEntropy):
         """1 in the first step, 0 in the others; nothing is drawn."""
         return {"groupdro.first": (np.arange(steps) == 0).astype(np.float64)}
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """No loss yet; it stays 0 for a client that takes no step."""
         return {"loss": torch.zeros_like(job.info["lr"])}
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """The batch's mean, noted in the first step."""
-        value = super().loss(view)
-        view.carry[self.name]["loss"].add_(value.detach() * view.batch.noise["groupdro.first"])
-        return value
+        term = super().loss(view)
+        view.carry[self.name]["loss"].add_(term.value.detach() * view.batch.noise["groupdro.first"])
+        return term
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """l_k."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"first_loss": {"loss": carry[self.name]["loss"]}}, {}
 
-    def update(self, state: State, replies: Replies, world: World) -> State:
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """New weights, and the averages by them."""
         log_weight = state["groups"]["log_weight"].clone()
         losses = torch.stack([tree["loss"] for tree in replies.each("first_loss")])
@@ -72,11 +63,11 @@ class GroupWeights(CrossEntropy):
         return {**averages, "groups": {"log_weight": log_weight}}
 
 
+@fl.method("client")
 def groupdro(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    eta: Annotated[float, NOT_NEGATIVE, Search(1e-3, 0.1, log=True), "how fast weights follow losses"] = 0.01,
-) -> Method:
+    eta: Annotated[float, fl.AtLeast(0), fl.Search(1e-3, 0.1, log=True), "how fast weights follow losses"] = 0.01,
+) -> fl.Method:
     """Average with weights that grow with a client's loss."""
-    within(NOT_NEGATIVE, eta=eta)
     return setup.method(setup.local(GroupWeights(eta)), {})

@@ -10,28 +10,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accord.core.algorithm import Method, Predictor, Setup
-from accord.core.tensors import Trees
-from accord.core.types import State
-from accord.parts.losses import CrossEntropy
+import accord.authoring as fl
 
 
 @dataclass(frozen=True)
-class _LocalOnly(Method):
+class LocalOnly(fl.Method):
     """A method whose server learns nothing."""
 
-    def message(self, state: State) -> Trees:
+    def message(self, state: fl.State) -> fl.Trees:
         """Nothing: a client's first model is the one it is installed with."""
         return {"model": {}, "buffers": {}}
 
-    def predictor(self, state: State) -> Predictor | None:
-        """There is no global model."""
-        return None
 
-
-def local(setup: Setup) -> Method:
+@fl.method("ends", personal=True)
+def local(setup: fl.Setup) -> fl.Method:
     """Every client alone."""
     everything = setup.model.init()
     names = frozenset(name for tree in everything for name in tree)
-    task = setup.local(CrossEntropy(), personal=names)
-    return _LocalOnly(task, {}, setup.sampler, setup.schedule)
+    task = setup.local(fl.CrossEntropy(), personal=names)
+    return setup.method(task, {}, kind=LocalOnly, has_global_model=False)

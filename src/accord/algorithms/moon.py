@@ -21,38 +21,28 @@ contrast alone. projection = 0 contrasts the features themselves, without projec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from torch import Tensor
 
-from accord.aggregate import Mean
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
-from accord.core.task import Corner, Part, View
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Carry, Job, State, World
-from accord.errors import ConfigError
-from accord.parts.bounds import whole, within
-from accord.parts.contrast import contrast
-from accord.parts.frozen import gathered, in_chunks
-from accord.parts.losses import weighted_mean
+import accord.authoring as fl
+from accord.parts.lookup import gathered, in_chunks
+from accord.parts.losses import contrast
 from accord.parts.mlp import init_mlp, mlp
-from accord.settings import NOT_NEGATIVE, POSITIVE, Search
 
 KEPT = {"model": "previous", "buffers": "previous_buffers", "projector": "previous_projector"}
 
 
 @dataclass(frozen=True)
-class ModelContrast(Part):
+class ModelContrast(fl.Part):
     """The contrastive term, its projector and the client's previous model."""
 
     mu: float
     tau: float
     projection: int
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """The projector, drawn from the run's seed."""
         if not self.projection:
             return {}
@@ -60,19 +50,17 @@ class ModelContrast(Part):
         drawn = init_mlp(world.key.at("projector"), sizes)
         return {"projector": {name: t.to(model.device) for name, t in drawn.items()}}
 
-    def send(self, state: State) -> Trees:
-        """The projector."""
+    def send(self, state: fl.State) -> fl.Trees:
         return {"projector": state["projector"]} if self.projection else {}
 
-    def memory(self, job: Job) -> Trees:
+    def memory(self, job: fl.Job) -> fl.Trees:
         """A client without a past takes the received model for its previous one."""
         return {kept: job.shared[tree] for tree, kept in KEPT.items() if tree in job.shared}
 
-    def trainable(self, job: Job) -> Trees:
-        """The projector."""
+    def trainable(self, job: fl.Job) -> fl.Trees:
         return {"projector": job.shared["projector"]} if self.projection else {}
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """z_g and z_p of all of the client's samples."""
         old = self._previous(job)
         return {
@@ -80,48 +68,47 @@ class ModelContrast(Part):
             "previous": in_chunks(lambda x: self._frozen(model, old, x), job.data.x),
         }
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """mu times the mean contrast."""
         corner, old = view.carry[self.name], self._previous(view.job)
         z = self._project(view.params, view.out.features)
         z_g = gathered(corner["global"], view.batch, lambda x: self._frozen(view.model, view.job.shared, x))
         z_p = gathered(corner["previous"], view.batch, lambda x: self._frozen(view.model, old, x))
-        return self.mu * weighted_mean(contrast(z, z_g, z_p, self.tau), view.batch.weight)
+        return self.mu * view.mean(contrast(z, z_g, z_p, self.tau))
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """The projector travels; all that was trained is the next visit's previous model."""
-        trained: Trees = {**carry["train"], "buffers": carry["buffers"]}
+        trained: fl.Trees = {**carry["train"], "buffers": carry["buffers"]}
         reply = {"projector": trained["projector"]} if self.projection else {}
         return reply, {kept: trained[tree] for tree, kept in KEPT.items() if tree in trained}
 
     @staticmethod
-    def _previous(job: Job) -> Trees:
+    def _previous(job: fl.Job) -> fl.Trees:
         return {tree: job.memory[kept] for tree, kept in KEPT.items() if kept in job.memory}
 
-    def _frozen(self, model: Model, trees: Mapping[str, Tree], x: Tensor) -> Tensor:
+    def _frozen(self, model: fl.Model, trees: Mapping[str, fl.Tree], x: Tensor) -> Tensor:
         return self._project(trees, model.reference(trees["model"], trees["buffers"], x).features)
 
-    def _project(self, trees: Mapping[str, Tree], features: Tensor) -> Tensor:
+    def _project(self, trees: Mapping[str, fl.Tree], features: Tensor) -> Tensor:
         return mlp(trees["projector"], features) if self.projection else features
 
 
+@fl.method("client")
 def moon(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    mu: Annotated[float, NOT_NEGATIVE, Search(choices=(0.1, 1.0, 5.0, 10.0)), "weight of the contrast"] = 1.0,
-    tau: Annotated[float, POSITIVE, Search(0.1, 1.0, log=True), "temperature of the contrast"] = 0.5,
-    projection: Annotated[int, NOT_NEGATIVE, "length of a projection; 0: contrast the features"] = 256,
-) -> Method:
+    mu: Annotated[float, fl.AtLeast(0), fl.Search(choices=(0.1, 1.0, 5.0, 10.0)), "weight of the contrast"] = 1.0,
+    tau: Annotated[float, fl.Range(above=0), fl.Search(0.1, 1.0, log=True), "temperature of the contrast"] = 0.5,
+    projection: Annotated[int, fl.AtLeast(0), "length of a projection; 0: contrast the features"] = 256,
+) -> fl.Method:
     """Average models trained with the model-contrastive term."""
-    within(NOT_NEGATIVE, mu=mu)
-    whole(NOT_NEGATIVE, projection=projection)
-    within(POSITIVE, tau=tau)
     if mu == 0:
-        return averaging(setup)
+        return fl.averaging(setup)
     if projection and not setup.model.num_features:
-        raise ConfigError(
+        raise fl.ConfigError(
             "algorithm moon cannot size its projector: the network does not say how many features it has; "
             "give accord.models.adapt an example, or set algorithm.projection = 0"
         )
-    method = averaging(setup, ModelContrast(mu, tau, projection))
-    return replace(method, aggregate={**method.aggregate, **({"projector": Mean()} if projection else {})})
+    trees = ("model", "buffers", "projector") if projection else ("model", "buffers")
+    local = setup.local(fl.CrossEntropy(), ModelContrast(mu, tau, projection))
+    return setup.method(local, dict.fromkeys(trees, fl.Mean()))

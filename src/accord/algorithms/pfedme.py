@@ -21,24 +21,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from torch import Tensor
-
-from accord.aggregate import EMA, Mean
-from accord.aggregate.mean import Weighting
-from accord.core.algorithm import Aggregator, Method, Setup
-from accord.core.model import Model, Out
-from accord.core.task import Corner, Part, View
-from accord.core.tensors import Tree, Trees, clone, squared_norm
-from accord.core.types import Batch, Carry, Job
-from accord.errors import ConfigError
-from accord.parts.bounds import whole, within
-from accord.parts.losses import CrossEntropy
-from accord.parts.personal import batch_gradient
-from accord.settings import NOT_NEGATIVE, POSITIVE, AtLeast, Search
+import accord.authoring as fl
+from accord.aggregate import EMA
+from accord.core.model import Out
+from accord.core.tensors import clone, squared_norm, subtract
+from accord.parts.losses import batch_gradient
 
 
 @dataclass(frozen=True)
-class MoreauEnvelope(Part):
+class MoreauEnvelope(fl.Part):
     """theta and its inner steps; the model itself is only pulled towards it."""
 
     stacks = False  # `forward` hands on what `before` computed
@@ -47,60 +38,61 @@ class MoreauEnvelope(Part):
     personal_lr: float
     decay: float
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """theta = w_t."""
         return {"theta": clone(job.shared["model"])}
 
-    def before(self, model: Model, job: Job, carry: Carry, batch: Batch) -> None:
+    def before(self, model: fl.Model, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> None:
         """The inner steps; w_k stands still."""
         corner, anchor = carry[self.name], carry["train"]["model"]
-        theta: Tree = corner["theta"]
+        theta: fl.Tree = corner["theta"]
         for _ in range(self.inner_steps):
             slopes, corner["out"] = batch_gradient(model, theta, carry["buffers"], batch)
             for name, value in theta.items():
                 pulled = slopes[name] + self.lam * (value - anchor[name]) + self.decay * value
                 value.sub_(pulled, alpha=self.personal_lr)
 
-    def forward(self, model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
+    def forward(self, model: fl.Model, job: fl.Job, carry: fl.Carry, params: fl.Trees, batch: fl.Batch) -> Out:
         """theta's answers: w_k itself is never run."""
         out: Out = carry[self.name].pop("out")  # only for this step
         return out
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """(lam / 2) |w_k - theta|^2, whose gradient is the envelope's."""
         theta = view.carry[self.name]["theta"]
-        return 0.5 * self.lam * squared_norm({n: p - theta[n] for n, p in view.params["model"].items()})
+        return view.whole(0.5 * self.lam * squared_norm(subtract(view.params["model"], theta)))
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """theta stays."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {}, {"own": carry[self.name]["theta"], "own_buffers": carry["buffers"]}
 
-    def judged(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree]:
-        """theta."""
+    def judged(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
         return carry[self.name]["theta"], carry["buffers"]
 
 
+@fl.method("personal")
 def pfedme(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    lam: Annotated[float, POSITIVE, Search(1.0, 30.0, log=True), "pull between theta and the client's model"] = 15.0,
-    inner_steps: Annotated[int, AtLeast(1), Search(choices=(1, 3, 5)), "steps of theta on every batch"] = 5,
-    personal_lr: Annotated[float, POSITIVE, Search(0.005, 0.1, log=True), "eta_p, theta's learning rate"] = 0.09,
-    decay: Annotated[float, NOT_NEGATIVE, "weight decay of theta"] = 0.001,
-    beta: Annotated[float, POSITIVE, Search(choices=(1.0, 2.0)), "the server's step towards the mean"] = 1.0,
-    weight: Annotated[Weighting, "average by samples, or every client alike"] = "uniform",
-) -> Method:
+    lam: Annotated[
+        float, fl.Range(above=0), fl.Search(1.0, 30.0, log=True), "pull between theta and the client's model"
+    ] = 15.0,
+    inner_steps: Annotated[int, fl.AtLeast(1), fl.Search(choices=(1, 3, 5)), "steps of theta on every batch"] = 5,
+    personal_lr: Annotated[
+        float, fl.Range(above=0), fl.Search(0.005, 0.1, log=True), "eta_p, theta's learning rate"
+    ] = 0.09,
+    decay: Annotated[float, fl.AtLeast(0), "weight decay of theta"] = 0.001,
+    beta: Annotated[
+        float, fl.Range(above=0), fl.Search(choices=(1.0, 2.0)), "the server's step towards the mean"
+    ] = 1.0,
+    weight: fl.Weight = "uniform",
+) -> fl.Method:
     """Average models pulled towards personal ones."""
-    within(POSITIVE, lam=lam, personal_lr=personal_lr, beta=beta)
-    within(NOT_NEGATIVE, decay=decay)
-    whole(AtLeast(1), inner_steps=inner_steps)
     if setup.schedule.lr * lam >= 2:
-        raise ConfigError(
+        raise fl.ConfigError(
             f"algorithm pfedme: local.lr = {setup.schedule.lr:g} times lam = {lam:g} is {setup.schedule.lr * lam:g}, "
             "and 2 or more diverges; lower local.lr (the paper: 0.005 with lam = 15) or lam"
         )
     envelope = MoreauEnvelope(lam, inner_steps, personal_lr, decay)
-    mean = Mean(weight)
-    rule: Aggregator = mean if beta == 1 else EMA(1 - beta, mean)
-    local = setup.local(CrossEntropy(), envelope, forward=envelope.forward)
-    return setup.method(local, {"model": rule, "buffers": mean})
+    mean = fl.Mean(weight)
+    rule = mean if beta == 1 else EMA(1 - beta, mean)
+    return setup.method(setup.local(fl.CrossEntropy(), envelope), {"model": rule, "buffers": mean})

@@ -21,38 +21,28 @@ from typing import Annotated
 import torch
 from torch.nn import functional
 
-from accord.aggregate import Mean
-from accord.algorithms.fedavg import averaging
-from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
+import accord.authoring as fl
 from accord.core.optim import Schedule
-from accord.core.task import Corner, Part
-from accord.core.tensors import Trees, squared_norm, subtract
-from accord.core.types import Carry, Job, Replies, State, World
-from accord.parts.bounds import within
-from accord.parts.frozen import in_chunks
-from accord.parts.losses import CrossEntropy
-from accord.settings import NOT_NEGATIVE, Search
+from accord.core.tensors import squared_norm, subtract
+from accord.parts.lookup import in_chunks
 
 
 @dataclass(frozen=True)
-class FairStep(Part):
+class FairStep(fl.Part):
     """The loss before training from the client, the weighted step on the server."""
 
     q: float
     schedule: Schedule
 
-    def begin(self, model: Model, job: Job) -> Corner:
-        """F_k."""
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         w, buffers = job.shared["model"], job.shared["buffers"]
         logits = in_chunks(lambda x: model.reference(w, buffers, x).logits, job.data.x)
         return {"loss": functional.cross_entropy(logits, job.data.y)}
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """F_k."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"loss_before": {"loss": carry[self.name]["loss"]}}, {}
 
-    def update(self, state: State, replies: Replies, world: World) -> State:
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """The step, its fraction reduced by L: sum F^q (w_t - w_k) / sum (q F^{q-1} L |w_t - w_k|^2 + F^q)."""
         w = state["model"]
         loss = torch.stack([tree["loss"].double().cpu() for tree in replies.each("loss_before")]) + 1e-10
@@ -66,13 +56,13 @@ class FairStep(Part):
         return {"model": {name: stays * w[name] + pulled[name] for name in w}}
 
 
+@fl.method("client")
 def qffl(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    q: Annotated[float, NOT_NEGATIVE, Search(choices=(0.1, 1.0, 2.0, 5.0)), "how much fairness counts"] = 2.0,
-) -> Method:
+    q: Annotated[float, fl.AtLeast(0), fl.Search(choices=(0.1, 1.0, 2.0, 5.0)), "how much fairness counts"] = 2.0,
+) -> fl.Method:
     """Average models with more weight on clients that are served badly."""
-    within(NOT_NEGATIVE, q=q)
     if q == 0:
-        return averaging(setup, weight="uniform")
-    return setup.method(setup.local(CrossEntropy(), FairStep(q, setup.schedule)), {"buffers": Mean("uniform")})
+        return fl.averaging(setup, weight="uniform")
+    return setup.method(setup.local(fl.CrossEntropy(), FairStep(q, setup.schedule)), {"buffers": fl.Mean("uniform")})

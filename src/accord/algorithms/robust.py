@@ -25,52 +25,51 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from accord.aggregate import Mean
+import accord.authoring as fl
 from accord.aggregate.robust import Krum, Median, NormClip, TrimmedMean
-from accord.core.algorithm import Aggregator, Method, Setup
-from accord.parts.bounds import whole, within
-from accord.parts.losses import CrossEntropy
-from accord.settings import POSITIVE, AtLeast, Range, Search
+from accord.core.algorithm import Aggregator
 
-BELOW_HALF = Range(low=0, below=0.5)
+BELOW_HALF = fl.Range(low=0, below=0.5)
 
 
-def _with_rule(setup: Setup, model: Aggregator, buffers: Aggregator) -> Method:
-    return setup.method(setup.local(CrossEntropy()), {"model": model, "buffers": buffers})
+def _with_rule(setup: fl.Setup, model: Aggregator, buffers: Aggregator) -> fl.Method:
+    return setup.method(setup.local(fl.CrossEntropy()), {"model": model, "buffers": buffers})
 
 
-def median(setup: Setup) -> Method:
+@fl.method("server")
+def median(setup: fl.Setup) -> fl.Method:
     """The median of every weight."""
     return _with_rule(setup, Median(), Median())
 
 
+@fl.method("server")
 def trimmed_mean(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    trim: Annotated[float, BELOW_HALF, Search(choices=(0.1, 0.2, 0.3)), "share cut at either end"] = 0.1,
-) -> Method:
+    trim: Annotated[float, BELOW_HALF, fl.Search(choices=(0.1, 0.2, 0.3)), "share cut at either end"] = 0.1,
+) -> fl.Method:
     """The mean of every weight without its extremes."""
-    within(BELOW_HALF, trim=trim)
     return _with_rule(setup, TrimmedMean(trim), TrimmedMean(trim))
 
 
+@fl.method("server")
 def krum(
-    setup: Setup,
+    setup: fl.Setup,
     *,
     hostile: Annotated[float, BELOW_HALF, "share of a round's clients taken to be hostile"] = 0.2,
-    keep: Annotated[int, AtLeast(0), "models averaged: 1 is Krum, more multi-Krum, 0 all but the hostile"] = 1,
-) -> Method:
+    keep: Annotated[int, fl.AtLeast(0), "models averaged: 1 is Krum, more multi-Krum, 0 all but the hostile"] = 1,
+) -> fl.Method:
     """The model, or the mean of those, with the nearest neighbours."""
-    within(BELOW_HALF, hostile=hostile)
-    whole(AtLeast(0), keep=keep)
     return _with_rule(setup, Krum(hostile, keep), Krum(hostile, keep))
 
 
+@fl.method("server")
 def norm_clip(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    limit: Annotated[float, POSITIVE, Search(0.5, 20.0, log=True), "largest norm of a client's change"] = 5.0,
-) -> Method:
+    limit: Annotated[
+        float, fl.Range(above=0), fl.Search(0.5, 20.0, log=True), "largest norm of a client's change"
+    ] = 5.0,
+) -> fl.Method:
     """The mean of changes of bounded size."""
-    within(POSITIVE, limit=limit)
-    return _with_rule(setup, NormClip(limit), Mean())
+    return _with_rule(setup, NormClip(limit), fl.Mean())

@@ -16,46 +16,46 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from accord.aggregate import FedAdam, FedAvgM, Mean, ServerOptimizer, ServerStep
-from accord.core.algorithm import Aggregator, Method, Setup
-from accord.parts.losses import CrossEntropy
-from accord.settings import POSITIVE, PROPER_FRACTION, Search
+import accord.authoring as fl
+from accord.aggregate import FedAdam, FedAvgM, ServerOptimizer, ServerStep
 
 
-def _with_server(setup: Setup, step: ServerStep) -> Method:
-    rules: dict[str, Aggregator] = {"model": ServerOptimizer(step), "buffers": Mean()}
-    return setup.method(setup.local(CrossEntropy()), rules)
+def _with_server(setup: fl.Setup, step: ServerStep) -> fl.Method:
+    return setup.method(setup.local(fl.CrossEntropy()), {"model": ServerOptimizer(step), "buffers": fl.Mean()})
 
 
+@fl.method("server")
 def fedavgm(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    server_lr: Annotated[float, POSITIVE, Search(0.1, 1.0, log=True), "eta"] = 1.0,
-    beta: Annotated[float, PROPER_FRACTION, Search(choices=(0.5, 0.7, 0.9)), "server momentum"] = 0.9,
-) -> Method:
+    server_lr: Annotated[float, fl.Range(above=0), fl.Search(0.1, 1.0, log=True), "eta"] = 1.0,
+    beta: Annotated[float, fl.Range(low=0, below=1), fl.Search(choices=(0.5, 0.7, 0.9)), "server momentum"] = 0.9,
+) -> fl.Method:
     """FedAvg with server momentum."""
     return _with_server(setup, FedAvgM(server_lr, beta))
 
 
+@fl.method("server")
 def fedadam(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    server_lr: Annotated[float, POSITIVE, Search(1e-3, 0.1, log=True), "eta"] = 0.01,
-    beta1: Annotated[float, PROPER_FRACTION, "decay of the first moment"] = 0.9,
-    beta2: Annotated[float, PROPER_FRACTION, "decay of the second moment"] = 0.99,
-    tau: Annotated[float, POSITIVE, Search(1e-4, 1e-1, log=True), "degree of adaptivity"] = 1e-3,
-) -> Method:
+    server_lr: Annotated[float, fl.Range(above=0), fl.Search(1e-3, 0.1, log=True), "eta"] = 0.01,
+    beta1: Annotated[float, fl.Range(low=0, below=1), "decay of the first moment"] = 0.9,
+    beta2: Annotated[float, fl.Range(low=0, below=1), "decay of the second moment"] = 0.99,
+    tau: Annotated[float, fl.Range(above=0), fl.Search(1e-4, 1e-1, log=True), "degree of adaptivity"] = 1e-3,
+) -> fl.Method:
     """FedAvg with Adam on the server."""
     return _with_server(setup, FedAdam(server_lr, (beta1, beta2), tau))
 
 
+@fl.method("server")
 def fedyogi(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    server_lr: Annotated[float, POSITIVE, Search(1e-3, 0.1, log=True), "eta"] = 0.01,
-    beta1: Annotated[float, PROPER_FRACTION, "decay of the first moment"] = 0.9,
-    beta2: Annotated[float, PROPER_FRACTION, "decay of the second moment"] = 0.99,
-    tau: Annotated[float, POSITIVE, Search(1e-4, 1e-1, log=True), "degree of adaptivity"] = 1e-3,
-) -> Method:
+    server_lr: Annotated[float, fl.Range(above=0), fl.Search(1e-3, 0.1, log=True), "eta"] = 0.01,
+    beta1: Annotated[float, fl.Range(low=0, below=1), "decay of the first moment"] = 0.9,
+    beta2: Annotated[float, fl.Range(low=0, below=1), "decay of the second moment"] = 0.99,
+    tau: Annotated[float, fl.Range(above=0), fl.Search(1e-4, 1e-1, log=True), "degree of adaptivity"] = 1e-3,
+) -> fl.Method:
     """FedAvg with Yogi on the server."""
     return _with_server(setup, FedAdam(server_lr, (beta1, beta2), tau, yogi=True))

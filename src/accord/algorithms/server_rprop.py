@@ -18,22 +18,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from accord.aggregate import Mean
+import accord.authoring as fl
 from accord.aggregate.reptile import Rprop
-from accord.core.algorithm import Aggregator, Method, Setup
-from accord.parts.bounds import within
-from accord.parts.losses import CrossEntropy
-from accord.settings import Range, Search
 
-STEP = Range(low=Rprop.low, high=Rprop.high)
+STEP = fl.Range(low=Rprop.low, high=Rprop.high)
 
 
+@fl.method("server")
 def server_rprop(
-    setup: Setup,
+    setup: fl.Setup,
     *,
-    step: Annotated[float, STEP, Search(1e-4, 1e-2, log=True), "first step size of every weight"] = 1e-3,
-) -> Method:
+    step: Annotated[float, STEP, fl.Search(1e-4, 1e-2, log=True), "first step size of every weight"] = 1e-3,
+) -> fl.Method:
     """Move every weight by a step of its own in the direction the clients agree on."""
-    within(STEP, step=step)
-    rules: dict[str, Aggregator] = {"model": Rprop(step), "buffers": Mean("uniform")}
-    return setup.method(setup.local(CrossEntropy()), rules)
+    return setup.method(setup.local(fl.CrossEntropy()), {"model": Rprop(step), "buffers": fl.Mean("uniform")})

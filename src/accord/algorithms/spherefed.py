@@ -20,44 +20,38 @@ round goes on from W. Personal accuracy is the trained body's under W. Needs as 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import torch
-from torch import Tensor
 from torch.nn import functional
 
-from accord.aggregate import Mean
-from accord.core.algorithm import Method, Predictor, Setup, put
-from accord.core.task import Part, View
-from accord.core.tensors import Trees
-from accord.core.types import Exchange, Job, Replies, State, World
-from accord.parts.bounds import one_of, within
-from accord.parts.frozen import in_chunks
-from accord.parts.losses import weighted_mean
-from accord.parts.measuring import Question
-from accord.parts.mixing import soft_labels
-from accord.parts.orthonormal import SHORTEST, FixedHead, orthonormal_head
-from accord.settings import POSITIVE, Search
+import accord.authoring as fl
+from accord.core.algorithm import Predictor, put
+from accord.core.types import Exchange
+from accord.parts.heads import SHORTEST, FixedHead, orthonormal_head
+from accord.parts.lookup import in_chunks
+from accord.parts.question import Question
+from accord.parts.samples import soft_labels
 
 Calibrate = Literal["never", "end", "always"]
 
 
 @dataclass(frozen=True)
-class SquaredError(Part):
+class SquaredError(fl.Part):
     """Mean squared distance of the outputs to the one-hot labels."""
 
-    def loss(self, view: View) -> Tensor:
+    def loss(self, view: fl.View) -> fl.Term:
         """Mean over samples and classes."""
         logits = view.out.logits
         wanted = soft_labels(view.batch.y, logits.shape[1], logits)
-        return weighted_mean((logits - wanted).square().mean(1), view.batch.weight)
+        return view.mean((logits - wanted).square().mean(1))
 
 
 @dataclass(frozen=True)
 class Moments(Question):
     """V_k and U_k of the received model, in float64."""
 
-    def answer(self, job: Job) -> Trees:
+    def answer(self, job: fl.Job) -> fl.Trees:
         """One pass over all samples."""
         received, buffers = job.shared["model"], job.shared["buffers"]
         features = in_chunks(lambda x: self.model.reference(received, buffers, x).features, job.data.x)
@@ -67,14 +61,14 @@ class Moments(Question):
 
 
 @dataclass(frozen=True)
-class Calibrated(Method):
+class Calibrated(fl.Method):
     """Averaging, and a head solved for in the end."""
 
     calibrate: Calibrate = "end"
     ridge: float = field(default=1e-3)
     rounds: int = 1
 
-    def round(self, state: State, world: World, exchange: Exchange) -> tuple[State, Replies]:
+    def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
         """The usual round; where a calibration is due, everyone is asked for the moments."""
         state, replies = super().round(state, world, exchange)
         if self.calibrate == "never" or (self.calibrate == "end" and world.round + 1 < self.rounds):
@@ -89,25 +83,25 @@ class Calibrated(Method):
         head = solved.mT.to(state["model"][name].dtype).contiguous()
         return put(state, calibrated={name: head}), replies
 
-    def predictor(self, state: State) -> Predictor | None:
+    def predictor(self, state: fl.State) -> Predictor | None:
         """The averaged body under W*, or W where there is none yet."""
         params = {**state["model"], **state.get("calibrated", {})}
         return lambda x: self.model.reference(params, state["buffers"], x)
 
 
+@fl.method("client")
 def spherefed(
-    setup: Setup,
+    setup: fl.Setup,
     *,
     calibrate: Annotated[Calibrate, "when the head is solved for"] = "end",
-    ridge: Annotated[float, POSITIVE, Search(1e-6, 1.0, log=True), "added to the diagonal before solving"] = 1e-3,
-) -> Method:
+    ridge: Annotated[
+        float, fl.Range(above=0), fl.Search(1e-6, 1.0, log=True), "added to the diagonal before solving"
+    ] = 1e-3,
+) -> fl.Method:
     """Average bodies trained under one frozen orthonormal head."""
-    one_of(get_args(Calibrate), calibrate=calibrate)
-    within(POSITIVE, ridge=ridge)
     setup = replace(setup, model=orthonormal_head(setup.model))
     local = setup.local(SquaredError(), FixedHead(), frozen=frozenset(setup.model.head_names))
-    rules = {"model": Mean(), "buffers": Mean()}
+    rules = {"model": fl.Mean(), "buffers": fl.Mean()}
     tasks = {} if calibrate == "never" else {"moments": Moments(setup.model)}
-    return Calibrated(
-        local, rules, setup.sampler, setup.schedule, tasks, calibrate=calibrate, ridge=ridge, rounds=setup.rounds
-    )
+    own = {"calibrate": calibrate, "ridge": ridge, "rounds": setup.rounds}
+    return setup.method(local, rules, kind=Calibrated, extra_tasks=tasks, **own)

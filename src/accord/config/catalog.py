@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from accord.settings import Factory
 
 WHERE = {
-    "algorithm": ("accord.algorithms", "ALGORITHMS"),
+    "algorithm": ("accord.core.methods", "ALGORITHMS"),
     "dataset": ("accord.data.public", "DATASETS"),
     "partition": ("accord.data.partitions", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -14,8 +14,11 @@ from accord.core.plan import Plan
 from accord.core.task import LocalTraining, Part, Task, check_parts
 from accord.core.tensors import Tree, Trees, ordered_trees
 from accord.core.types import Exchange, Replies, Result, State, World
+from accord.errors import ConfigError
 
 Predictor = Callable[[Tensor], Out]
+M = TypeVar("M", bound="Method")
+L = TypeVar("L", bound=LocalTraining)
 
 
 class Aggregator(Protocol):
@@ -42,6 +45,10 @@ class Reporting(Protocol):
 class Sampler(Protocol):
     """Chooses the clients of a round."""
 
+    def size(self, clients: int) -> int:
+        """How many of so many clients a round asks."""
+        ...
+
     def __call__(self, state: State, world: World) -> list[int]:
         """Ids, sorted."""
         ...
@@ -63,6 +70,25 @@ class Algorithm(Protocol):
     @property
     def pools_data(self) -> bool:
         """Whether the data of all clients is gathered into one before the run (the ceiling, not a federation)."""
+        ...
+
+    @property
+    def personal(self) -> bool:
+        """Whether the method is about the clients' own models and judged by them."""
+        ...
+
+    @property
+    def has_global_model(self) -> bool:
+        """Whether the server has a whole model; if not, `predictor` gives None."""
+        ...
+
+    @property
+    def judges_together(self) -> bool:
+        """Whether a prediction depends on the other samples shown with it.
+
+        Samples are then judged in one fixed random order, so that what lies side by side in a data set, often a
+        class, is not judged side by side.
+        """
         ...
 
     def init(self, world: World) -> State:
@@ -89,6 +115,10 @@ class Algorithm(Protocol):
         """The global model as a function of inputs; None when the method has none."""
         ...
 
+    def readings(self, state: State) -> Mapping[str, Predictor]:
+        """Other ways to judge the same global model, by name; recorded beside the first."""
+        ...
+
     def local_predictor(self, state: State, result: Result) -> Predictor:
         """The model one client came to in the round that led to `state`."""
         ...
@@ -113,6 +143,16 @@ class Method:
     schedule: Schedule
     extra_tasks: Mapping[str, Task] = field(default_factory=dict)
     pools_data: bool = False  # train on the union of all clients' data instead
+    personal: bool = False  # judged by the clients' own models; said where the method is registered
+    has_global_model: bool = True
+
+    def __post_init__(self) -> None:
+        kept = self.local.personal & {*self.model.head_names, *self.model.body_names}
+        if kept and self.has_global_model:
+            raise ConfigError(
+                f"the method keeps {sorted(kept)[0]} with its clients, so its server has no whole model: "
+                "make it with has_global_model=False"
+            )
 
     @property
     def model(self) -> Model:
@@ -123,6 +163,11 @@ class Method:
     def tasks(self) -> Mapping[str, Task]:
         """`train`, and what a method adds."""
         return {"train": self.local, **self.extra_tasks}
+
+    @property
+    def judges_together(self) -> bool:
+        """Every sample is judged by itself."""
+        return False
 
     def init(self, world: World) -> State:
         """The initial model, the parts' and the aggregators' own trees."""
@@ -168,10 +213,14 @@ class Method:
         return found
 
     def predictor(self, state: State) -> Predictor | None:
-        """The averaged model, unless some of it never leaves the clients."""
-        if self.local.personal & set(self.model.head_names):
+        """The averaged model, if there is one."""
+        if not self.has_global_model:
             return None
         return lambda x: self.model.reference(state["model"], state["buffers"], x)
+
+    def readings(self, state: State) -> Mapping[str, Predictor]:
+        """There is one way to judge it."""
+        return {}
 
     def local_predictor(self, state: State, result: Result) -> Predictor:
         """The client's trained model by itself."""
@@ -209,15 +258,32 @@ class Setup:
     clip: float = 0.0
     free_last_batch: bool = True  # the user left the last-batch policy to us
 
-    def coupled(self) -> Setup:
-        """For losses that compare the samples of a batch: no short last batch, unless the user asked for one."""
-        return replace(self, plan=replace(self.plan, last_batch="fill")) if self.free_last_batch else self
+    @overload
+    def local(self, *parts: Part, kind: type[L], **fields: Any) -> L: ...
 
-    def local(self, *parts: Part, **changes: Any) -> LocalTraining:
-        """A training task of these parts with the shared local settings."""
-        task = LocalTraining(self.model, check_parts(parts), self.optimizer, self.plan, self.clip)
-        return replace(task, **changes) if changes else task
+    @overload
+    def local(self, *parts: Part, **fields: Any) -> LocalTraining: ...
 
-    def method(self, local: LocalTraining, aggregate: Mapping[str, Aggregator]) -> Method:
-        """A method with the shared sampler and schedule."""
-        return Method(local, aggregate, self.sampler, self.schedule)
+    def local(self, *parts: Part, kind: Any = LocalTraining, **fields: Any) -> Any:
+        """A training task of these parts with the shared local settings; `fields` are its others.
+
+        Where a part compares the samples of a batch there is no short last one, unless the user asked for it.
+        """
+        fill = self.free_last_batch and any(part.couples for part in parts)
+        plan = replace(self.plan, last_batch="fill") if fill else self.plan
+        shared = {"optimizer": self.optimizer, "plan": plan, "clip": self.clip}
+        return kind(self.model, check_parts(parts), **{**shared, **fields})
+
+    @overload
+    def method(
+        self, local: LocalTraining, aggregate: Mapping[str, Aggregator], *, kind: type[M], **fields: Any
+    ) -> M: ...
+
+    @overload
+    def method(self, local: LocalTraining, aggregate: Mapping[str, Aggregator], **fields: Any) -> Method: ...
+
+    def method(
+        self, local: LocalTraining, aggregate: Mapping[str, Aggregator], *, kind: Any = Method, **fields: Any
+    ) -> Any:
+        """A method with the shared sampler and schedule; `kind` is a class of its own, `fields` are its others."""
+        return kind(local, aggregate, **{"sampler": self.sampler, "schedule": self.schedule, **fields})

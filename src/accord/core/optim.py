@@ -22,6 +22,13 @@ from accord.settings import Registry
 class Optimizer(Protocol):
     """`init` makes the state for a set of parameters; `update` takes one step in place."""
 
+    stacks: ClassVar[bool]  # whether it is written with operators that torch.vmap knows
+
+    @property
+    def weight_decay(self) -> float:
+        """What of the weights is added to their gradient."""
+        ...
+
     def init(self, params: Tree) -> Trees:
         """Fresh state."""
         ...
@@ -40,7 +47,7 @@ OPTIMIZERS: Registry[Callable[..., Optimizer]] = Registry("optimizer")
 class SGD:
     """w <- w - lr * v with v <- momentum * v + (g + weight_decay * w); v starts as the first gradient."""
 
-    stacks: ClassVar[bool] = True  # written with operators that torch.vmap knows
+    stacks: ClassVar[bool] = True
 
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -70,6 +77,12 @@ class SGD:
                 param.sub_(grad * lr)  # torch.vmap has no rule for the other
             else:
                 param.addcmul_(grad, lr, value=-1)
+
+    def effective_steps(self, steps: Tensor) -> Tensor:
+        """How many times the rate `steps` steps along one constant gradient move: the sum of all its weights."""
+        rho = self.momentum
+        weights = (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
+        return steps + rho * weights if self.nesterov else weights
 
     def _fuses(self, lr: Tensor) -> bool:
         """Where torch's fused kernel is the faster one; on a GPU it reads no other rate than single precision."""
@@ -110,6 +123,8 @@ def _laid_out_as(tensor: Tensor, other: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Adam:
     """Adam; with `decoupled` weight decay it is AdamW."""
+
+    stacks: ClassVar[bool] = False
 
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8

@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from accord.core.optim import SGD, Optimizer, clip_by_norm
 from accord.core.plan import Plan
 from accord.core.tensors import Tree, Trees, add_to, clone, is_stacked, ordered, ordered_trees
 from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
+from accord.core.view import Term, View
 from accord.errors import ConfigError
 
 Corner = dict[str, Any]
@@ -55,27 +56,22 @@ class Task(Protocol):
         ...
 
 
-class View(NamedTuple):
-    """What a part sees during a step."""
-
-    model: Model
-    job: Job
-    carry: Carry
-    params: Trees  # trained trees as autograd leaves: params["model"], and those other parts train
-    out: Out  # of the trained model on this batch
-    batch: Batch
-
-
 @dataclass(frozen=True)
 class Part:
     """One idea, client and server half together. Override what is needed; the fields are its configuration."""
 
     stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced as one (executors/gpu/compiler.py)
+    conflicts: ClassVar[frozenset[str]] = frozenset()  # what it replaces, in words: two parts cannot replace the same
 
     @property
     def name(self) -> str:
         """Its corner of the carry; also what a user sees in error messages."""
         return type(self).__name__
+
+    @property
+    def couples(self) -> bool:
+        """Whether its loss compares the samples of a batch, which should then have no short last one."""
+        return False
 
     # server -------------------------------------------------------------------------------------------------
     def state(self, model: Model, world: World) -> Trees:
@@ -114,8 +110,12 @@ class Part:
     def before(self, model: Model, job: Job, carry: Carry, batch: Batch) -> None:
         """Its own small optimisation before the model's step; writes only its corner."""
 
-    def loss(self, view: View) -> Tensor | None:
-        """A term of the loss."""
+    def forward(self, model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
+        """The trained model on the batch; one part of a task may run it in its own way."""
+        return model.train(params["model"], carry["buffers"], batch.x)
+
+    def loss(self, view: View) -> Term | None:
+        """A term of the loss: `view.mean` of a value per sample, `view.whole` of anything else."""
         return None
 
     def grad(self, job: Job, carry: Carry, grads: Trees) -> Trees:
@@ -138,14 +138,6 @@ class Part:
         return self.judged(model, job, carry)
 
 
-Forward = Callable[[Model, Job, Carry, Trees, Batch], Out]
-
-
-def plain_forward(model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
-    """The model on the batch."""
-    return model.train(params["model"], carry["buffers"], batch.x)
-
-
 @dataclass(frozen=True)
 class LocalTraining:
     """The usual task: train the received model on the sum of the parts' losses."""
@@ -157,13 +149,15 @@ class LocalTraining:
     clip: float = 0.0
     frozen: frozenset[str] = frozenset()  # parameters that are not trained
     personal: frozenset[str] = frozenset()  # parameters and buffers that stay with the client
-    forward: Forward = plain_forward
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigError(f"the part {twice[0]} is listed twice; list each part once")
+        running = [part.name for part in self.parts if type(part).forward is not Part.forward]
+        if len(running) > 1:
+            raise ConfigError(f"the parts {running[0]} and {running[1]} both run the model; leave one of them out")
 
     def first_memory(self, job: Job) -> Trees:
         """Personal parameters start as the server's; parts add their own."""
@@ -231,10 +225,11 @@ class LocalTraining:
     def objective(self, job: Job, carry: Carry, leaves: Trees, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of the parts' losses, and what to add to the metrics."""
         params = {tree: {**carry["train"][tree], **own} for tree, own in leaves.items()}
-        out = self.forward(self.model, job, carry, params, batch)
+        running = next((part for part in self.parts if type(part).forward is not Part.forward), self.parts[0])
+        out = running.forward(self.model, job, carry, params, batch)
         view = View(self.model, job, carry, params, out, batch)
-        losses = [part.loss(view) for part in self.parts]
-        loss = functools.reduce(operator.add, [term for term in losses if term is not None])
+        losses = [_value(part, part.loss(view)) for part in self.parts]
+        loss = functools.reduce(operator.add, [value for value in losses if value is not None])
         seen = batch.weight.sum(dtype=torch.float64)
         return loss, loss.detach() * seen, seen
 
@@ -253,8 +248,7 @@ class LocalTraining:
     @property
     def moves_in_stack(self) -> bool:
         """Whether `move` is no more than a step of an optimizer that stacks: it is compiled with the gradient."""
-        stacks: bool = getattr(self.optimizer, "stacks", False)
-        return stacks and not self.clip and not self.has_own("move", "grad", "after")
+        return self.optimizer.stacks and not self.clip and not self.has_own("move", "grad", "after")
 
     def has_own(self, *hooks: str) -> bool:
         """Whether the task or one of its parts has more to do there than usual."""
@@ -297,6 +291,17 @@ class LocalTraining:
         params, buffers = judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
         logits = self.model.reference(params, buffers, job.data.test_x).logits
         return (logits.argmax(1) == job.data.test_y).sum().double()
+
+
+def _value(part: Part, term: Term | None) -> Tensor | None:
+    if term is None:
+        return None
+    if not isinstance(term, Term):
+        raise TypeError(
+            f"the part {part.name} gave a bare {type(term).__name__} as its loss: give view.mean(values) of one value "
+            "per sample, which leaves padding out, or view.whole(value) of what is no mean over the batch"
+        )
+    return term.value
 
 
 def trained(carry: Carry) -> Trees:

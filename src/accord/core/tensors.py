@@ -70,15 +70,6 @@ def join(trees: Mapping[str, Mapping[str, Tensor]]) -> Tree:
     return {f"{name}/{leaf}": trees[name][leaf] for name in sorted(trees) for leaf in sorted(trees[name])}
 
 
-def split(flat: Mapping[str, Tensor]) -> Trees:
-    """The inverse of `join` (a tree without leaves does not survive it, which is fine: it says nothing)."""
-    trees: Trees = {}
-    for wire_name in sorted(flat):
-        name, leaf = wire_name.split("/", 1)
-        trees.setdefault(name, {})[leaf] = flat[wire_name]
-    return trees
-
-
 def num_bytes(trees: Mapping[str, Mapping[str, Tensor]]) -> int:
     """Bytes of all values, as they would travel."""
     return sum(t.numel() * t.element_size() for tree in trees.values() for t in tree.values())

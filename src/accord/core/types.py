@@ -136,6 +136,11 @@ class Replies:
         return torch.stack([result.metrics[name].double().cpu() for result in self.results])
 
 
+def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
+    """The mean of values of samples over those that count (weight 0 is padding)."""
+    return (values * weight).sum() / weight.sum()
+
+
 def weighted_sum(trees: Iterator[Tree], weights: Tensor) -> Tree:
     """`sum_k w_k tree_k` in the given order. Integer tensors are counters: the largest is kept, never a mean."""
     total: Tree = {}

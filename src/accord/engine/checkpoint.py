@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,25 @@ from typing import Any
 import torch
 
 from accord.core.tensors import Trees, ordered_trees
-from accord.engine.files import sync_folder, write_atomic
-from accord.engine.store import ClientStore, Manifest
+from accord.engine.files import read_here, refuse_links, rounds_in, sha256_here, sync_folder, write_atomic
+from accord.engine.store import MANIFEST, ClientStore, Manifest
 from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode
+from accord.wire.format import LIMITS
+from accord.wire.records import ANY_TEXT, SHA256, TEXTS, WHOLE, Bounds, check, parse, shown
 
-FORMAT = 1
+FORMAT = 2
+FIELDS = {
+    "format": WHOLE,
+    "round": WHOLE,
+    "config_hash": ANY_TEXT,
+    "versions": TEXTS,
+    "clients": MANIFEST,
+    "server_sha256": SHA256,
+    "digest": SHA256,
+}
+BOUNDS = Bounds(size=1 << 28, depth=4, entries=1 << 23)  # of run.json: two million clients
+_Marks = tuple[tuple[int, int, int], ...]  # of a folder's files: number, size, time of the last change
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, config_hash: str, keep: int) -> None:
         self.folder, self.config_hash, self.keep = folder, config_hash, keep
+        self._sound: dict[Path, _Marks] = {}  # what was found sound, and looks as it did then
 
     @property
     def clients_folder(self) -> Path:
@@ -57,12 +72,16 @@ class Checkpoints:
             "server_sha256": hashlib.sha256(server).hexdigest(),
         }
         record["digest"] = _digest(record)
+        text = json.dumps(record, indent=1, sort_keys=True).encode()
+        if len(text) > BOUNDS.size:
+            raise RunError(f"the checkpoint's record has {len(text)} bytes: more than {BOUNDS.size} could not be read")
         final = self.folder / f"round-{snapshot.round:06d}"
         temporary = self.folder / f".{final.name}.tmp"
+        refuse_links(self.folder, temporary, final)
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             write_atomic(temporary / "server.safetensors", server)
-            write_atomic(temporary / "run.json", json.dumps(record, indent=1, sort_keys=True))
+            write_atomic(temporary / "run.json", text)
             sync_folder(temporary)
             if final.exists():
                 shutil.rmtree(final)
@@ -72,64 +91,99 @@ class Checkpoints:
             raise RunError(f"cannot write the checkpoint {final}: {error.strerror or error}") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+        self._sound[final] = _marks(final)
         self._prune(store)
 
     def _prune(self, store: ClientStore) -> None:
-        folders = self._rounds()
-        for old in folders[: -self.keep]:
-            shutil.rmtree(old)
-        manifests = []
-        for kept in folders[-self.keep :]:
-            try:
-                manifests.append(self._record(kept)["clients"])
-            except CheckpointError:  # an older, damaged one protects no client files
+        """Drop what is older than the `keep` newest sound ones; damaged ones count for nothing."""
+        manifests: list[Manifest] = []
+        sound = 0
+        for number, folder in reversed(rounds_in(self.folder)):
+            if sound == self.keep:
+                self._sound.pop(folder, None)
+                _remove(folder)
                 continue
+            try:
+                record = self._record(number, folder)
+            except CheckpointError:  # what cannot be read protects no client files
+                continue
+            manifests.append(record["clients"])
+            sound += self._is_sound(folder, record) and store.has(record["clients"])
         store.collect_garbage(manifests)
+
+    def _is_sound(self, folder: Path, record: dict[str, Any]) -> bool:
+        """Whether the state is the one recorded; read again only if the files changed since."""
+        try:
+            marks = _marks(folder)
+            if self._sound.get(folder) != marks:
+                self._check_state(folder, record)
+                self._sound[folder] = marks
+        except (OSError, CheckpointError):
+            return False
+        return True
 
     def newest(self, store: ClientStore) -> tuple[Snapshot | None, list[str]]:
         """The newest sound snapshot, and why newer ones were refused."""
         refused: list[str] = []
-        for folder in reversed(self._rounds()):
+        for number, folder in reversed(rounds_in(self.folder)):
             try:
-                return self._load(folder, store), refused
+                return self._load(number, folder, store), refused
             except CheckpointError as error:
                 refused.append(f"{folder.name}: {error}")
         if refused:
             raise CheckpointError("no usable checkpoint:\n" + "\n".join(refused))
         return None, []
 
-    def _rounds(self) -> list[Path]:
-        return sorted(self.folder.glob("round-*")) if self.folder.is_dir() else []
-
-    def _record(self, folder: Path) -> dict[str, Any]:
+    def _record(self, number: int, folder: Path) -> dict[str, Any]:
         try:
-            record = json.loads((folder / "run.json").read_text())
-            sound = record.get("digest") == _digest({k: v for k, v in record.items() if k != "digest"})
-        except (OSError, ValueError, AttributeError) as error:
+            record: dict[str, Any] = parse(read_here(folder / "run.json", BOUNDS.size), BOUNDS, "run.json")
+            digest = _digest({k: v for k, v in record.items() if k != "digest"})
+            if record.get("digest") != digest:
+                raise CheckpointError("run.json is damaged: its digest differs")
+            if record.get("format") != FORMAT:
+                raise CheckpointError(
+                    f"written in format {shown(record.get('format'))}, this version reads format {FORMAT}"
+                )
+            check(record, FIELDS, "run.json")
+        except (OSError, DataError, RunError) as error:
             raise CheckpointError(f"run.json cannot be read ({error})") from error
-        if not sound:
-            raise CheckpointError("run.json is damaged: its digest differs")
-        if record["format"] != FORMAT:
-            raise CheckpointError(f"written in format {record['format']}, this version reads format {FORMAT}")
-        assert isinstance(record, dict)
-        return record
-
-    def _load(self, folder: Path, store: ClientStore) -> Snapshot:
-        record = self._record(folder)
+        if record["round"] != number:
+            raise CheckpointError(f"its record is that of round {record['round']}")
         if record["config_hash"] != self.config_hash:
             raise CheckpointError("it belongs to a run with another configuration")
+        return record
+
+    def _load(self, number: int, folder: Path, store: ClientStore) -> Snapshot:
+        record = self._record(number, folder)
+        self._check_state(folder, record)
         try:
-            server = (folder / "server.safetensors").read_bytes()
-        except OSError as error:
+            state = ordered_trees(decode(read_here(folder / "server.safetensors", LIMITS.size)))
+        except (OSError, RunError, DataError) as error:
             raise CheckpointError(f"server.safetensors cannot be read ({error})") from error
-        if hashlib.sha256(server).hexdigest() != record["server_sha256"]:
-            raise CheckpointError("server.safetensors is damaged: its checksum differs")
-        try:
-            state = ordered_trees(decode(server))
-        except DataError as error:
-            raise CheckpointError(str(error)) from error
         store.check(record["clients"])
         return Snapshot(record["round"], state, record["clients"])
+
+    @staticmethod
+    def _check_state(folder: Path, record: dict[str, Any]) -> None:
+        """CheckpointError unless the server's file is the one recorded."""
+        try:
+            found = sha256_here(folder / "server.safetensors")
+        except (OSError, RunError) as error:
+            raise CheckpointError(f"server.safetensors cannot be read ({error})") from error
+        if found != record["server_sha256"]:
+            raise CheckpointError("server.safetensors is damaged: its checksum differs")
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise RunError(f"cannot remove the old checkpoint {folder}: {error.strerror or error}") from error
+
+
+def _marks(folder: Path) -> _Marks:
+    files = [os.lstat(folder / name) for name in ("run.json", "server.safetensors")]
+    return tuple((file.st_ino, file.st_size, file.st_mtime_ns) for file in files)
 
 
 def _digest(record: dict[str, Any]) -> str:

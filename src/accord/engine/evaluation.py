@@ -39,18 +39,26 @@ class Evaluator:
         if (round + 1) % settings.every and round + 1 != federation.config.rounds:
             return record
         size, device, data = settings.batch_size, federation.device, federation.data
-        predictor = federation.algorithm.predictor(new)
+        predictor, together = federation.algorithm.predictor(new), federation.algorithm.judges_together
         if predictor is not None:
-            record |= judge.evaluate_global(predictor, federation.judged, size, device)
+            record |= judge.evaluate_global(predictor, federation.judged, size, device, together=together)
+            others = federation.algorithm.readings(new)
+            if others:
+                record["readings"] = {
+                    name: judge.evaluate_global(other, federation.judged, size, device, together=together)
+                    for name, other in others.items()
+                }
             if settings.clients and len(data.test.order):
-                own = judge.client_accuracies(predictor, federation.judged, "test", size, device)
+                own = judge.client_accuracies(predictor, federation.judged, "test", size, device, together=together)
                 record["clients"] = judge.client_record(own, data.test.sizes)
             if len(data.validation.order):
-                held = judge.client_accuracies(predictor, federation.judged, "validation", size, device)
+                held = judge.client_accuracies(
+                    predictor, federation.judged, "validation", size, device, together=together
+                )
                 sizes = data.validation.sizes
                 record["validation_accuracy"] = float(np.nansum(held * sizes) / sizes.sum())
             if settings.map:
-                record["map"] = judge.retrieval(predictor, federation.judged, size, device)
+                record["map"] = judge.retrieval(predictor, federation.judged, size, device, together=together)
         if settings.drift and replies.has("model") and next(replies.each("model")):
             record["drift"] = measure_drift(old["model"], new["model"], replies)
         if settings.local_on_global and (replies.has("model") or replies.has("personal")):

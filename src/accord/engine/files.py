@@ -1,13 +1,69 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, in a run's folder that is written without following links.
+
+A folder may come from somebody else: a link in it must not lead what is written, cut or deleted to other files.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from accord.errors import RunError
+
+# What a run keeps in its folder, and in its `checkpoint`.
+OWN = (
+    *(".lock", "config.toml", "metrics.jsonl", "timings.jsonl", "notes.txt", "summary.json", "mlflow-run-id"),
+    *("tensorboard", "checkpoint"),
+)
+TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")  # of `write_atomic`
+UNFINISHED = re.compile(r"\.round-[0-9]+\.tmp")  # a checkpoint before its rename
+ROUND = re.compile(r"round-([0-9]+)")  # a checkpoint
+# O_NONBLOCK: a pipe that waits for its other end would wait for ever.
+SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def no_links(path: str, flags: int) -> int:
+    """An opener for `open`: plain files only, and RunError for a link."""
+    refuse_links(Path(path))
+    handle = os.open(path, flags | SAFELY, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise RunError(f"{path} is no plain file: remove it, or work in a folder of your own")
+    return handle
+
+
+def refuse_links(*paths: Path) -> None:
+    """RunError if one of them is a symbolic link."""
+    for path in paths:
+        if path.is_symlink():
+            raise RunError(
+                f"{path} is a symbolic link, and a run's folder is written without following links: "
+                "put what it points to in its place, or remove it"
+            )
+
+
+def read_here(path: Path, limit: int) -> bytes:
+    """A plain file of at most `limit` bytes; RunError for a link, a pipe or more, OSError as `open` has them."""
+    with open(path, "rb", opener=no_links) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise RunError(f"{path} has {size} bytes, more than the {limit} allowed")
+        return file.read()
+
+
+def sha256_here(path: Path) -> str:
+    """The checksum of a plain file, which need not fit into memory."""
+    found = hashlib.sha256()
+    with open(path, "rb", opener=no_links) as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -16,16 +72,19 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)  # of a killed process that had the same number
+        with open(temporary, "xb", opener=no_links) as file:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise RunError(
             f"cannot write {path}: {error.strerror or error}. Free space or choose another --out."
         ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def sync_folder(path: Path) -> None:
@@ -37,16 +96,31 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
+def rounds_in(folder: Path) -> list[tuple[int, Path]]:
+    """The checkpoints in `folder` by number; what is called otherwise is somebody else's."""
+    if not folder.is_dir():
+        return []
+    named = ((ROUND.fullmatch(path.name), path) for path in folder.iterdir())
+    found = sorted((int(match[1]), path) for match, path in named if match is not None)
+    refuse_links(*(path for _, path in found))
+    return [(number, path) for number, path in found if path.is_dir()]
+
+
 @contextmanager
 def only_here(folder: Path) -> Iterator[None]:
-    """Refuse to work in a run's folder while another process does; the lock goes with the process, however it ends."""
+    """Work in a run's folder alone: RunError while another process does, or where links lead out of it.
+
+    The lock goes with the process, however it ends; what an earlier one left half written is removed.
+    """
+    checkpoint = folder / "checkpoint"
+    refuse_links(*(folder / name for name in OWN), checkpoint / "clients")
     try:
         import fcntl
     except ImportError:  # a system without file locks
         yield
         return
     try:
-        lock = (folder / ".lock").open("w")
+        lock = open(folder / ".lock", "a", opener=no_links)  # noqa: SIM115  # "a": nothing in it is lost
     except OSError as error:
         raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error
     with lock:
@@ -54,4 +128,19 @@ def only_here(folder: Path) -> Iterator[None]:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process alone: forked workers do not hold it
         except OSError as error:
             raise RunError(f"another process works in {folder}: wait for it, or end it first") from error
+        _clear_away(folder, checkpoint)
         yield
+
+
+def _clear_away(folder: Path, checkpoint: Path) -> None:
+    """Remove what a killed write left; only names this module gives, and only under the lock."""
+    try:
+        for place in (folder, checkpoint, checkpoint / "clients", *(path for _, path in rounds_in(checkpoint))):
+            for path in list(place.iterdir()) if place.is_dir() else []:
+                kind = path.lstat().st_mode
+                if stat.S_ISREG(kind) and TEMPORARY.fullmatch(path.name):
+                    path.unlink()
+                elif stat.S_ISDIR(kind) and place == checkpoint and UNFINISHED.fullmatch(path.name):
+                    shutil.rmtree(path)
+    except OSError as error:
+        raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error

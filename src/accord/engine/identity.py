@@ -143,8 +143,8 @@ def _pool(pool: Pool) -> Iterator[bytes]:
 
 def _bytes(tensor: Tensor) -> Iterator[bytes]:
     """A piece at a time, so that a large pool is never copied whole."""
-    for piece in tensor.detach().split(4096):
-        yield piece.cpu().contiguous().view(torch.uint8).numpy().tobytes() if piece.numel() else b""
+    for start in range(0, len(tensor) if tensor.numel() else 0, 4096):
+        yield tensor.detach()[start : start + 4096].cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
 def _groups(groups: Groups) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ import torch
 
 from accord._version import __version__
 from accord.config import RunConfig
+from accord.engine.files import no_links, refuse_links
 from accord.errors import ConfigError, RunError
 
 Record = dict[str, Any]
@@ -68,12 +69,16 @@ class RunLogs:
 
     def __init__(self, folder: Path, rounds: int) -> None:
         self.folder = folder
+        refuse_links(*(self._path(name) for name in self.NAMES))
         for name in self.NAMES:
             path = self._path(name)
             if path.exists():
                 self._truncate(path, rounds)
         try:
-            self._files = {name: self._path(name).open("a", encoding="utf-8") for name in self.NAMES}
+            self._files = {
+                name: open(self._path(name), "a", encoding="utf-8", opener=no_links)  # noqa: SIM115  # see `close`
+                for name in self.NAMES
+            }
         except OSError as error:
             raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error
 
@@ -89,7 +94,7 @@ class RunLogs:
 
     def note(self, text: str) -> None:
         """A remark for whoever looks into the folder later."""
-        with (self.folder / "notes.txt").open("a", encoding="utf-8") as file:
+        with open(self.folder / "notes.txt", "a", encoding="utf-8", opener=no_links) as file:
             file.write(text + "\n")
 
     def read(self, name: str) -> list[Record]:
@@ -108,7 +113,7 @@ class RunLogs:
     @staticmethod
     def _truncate(path: Path, rounds: int) -> None:
         kept = 0
-        with path.open("rb") as file:
+        with open(path, "rb", opener=no_links) as file:
             for line in file:
                 try:
                     if not line.endswith(b"\n") or json.loads(line)["round"] > rounds:
@@ -116,5 +121,5 @@ class RunLogs:
                 except (ValueError, KeyError, TypeError):
                     break
                 kept += len(line)
-        with path.open("r+b") as file:
+        with open(path, "r+b", opener=no_links) as file:
             file.truncate(kept)

@@ -7,6 +7,7 @@ checkpoint only writes the clients that changed, and an older checkpoint stays w
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,12 +16,31 @@ from typing import Any
 import numpy as np
 
 from accord.core.tensors import Trees, num_bytes, ordered_trees
-from accord.engine.files import write_atomic
-from accord.errors import CheckpointError
+from accord.engine.files import read_here, refuse_links, sha256_here, write_atomic
+from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode
+from accord.wire.format import LIMITS
+from accord.wire.records import SHA256, Field
 
 Manifest = dict[str, list[str]]  # client -> [file name, sha256]
 Version = tuple[int, int]  # the round (from 1) and the exchange within it (from 0) that made it
+FILE = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9]{1,18})\.([0-9]{1,9})\.safetensors")  # client, version
+
+
+def _is_manifest(value: object) -> bool:
+    """Whether every client's file is its own, of this folder."""
+    return isinstance(value, dict) and all(
+        isinstance(entry, list)
+        and len(entry) == 2
+        and isinstance(entry[0], str)
+        and SHA256.fits(entry[1])
+        and (name := FILE.fullmatch(entry[0])) is not None
+        and name[1] == client
+        for client, entry in value.items()
+    )
+
+
+MANIFEST = Field(_is_manifest, "clients' numbers, each with its file (CLIENT-VERSION.safetensors) and its sha256")
 
 
 class ClientStore:
@@ -77,16 +97,25 @@ class ClientStore:
     def check(self, manifest: Manifest) -> None:
         """Raise CheckpointError unless every file is there with its checksum."""
         for entry in manifest.values():
-            self._bytes_of(entry)
+            self._check(entry)
+
+    def has(self, manifest: Manifest) -> bool:
+        """Whether every file is there, unread."""
+        return {entry[0] for entry in manifest.values()} <= self._present()
 
     def collect_garbage(self, kept: Iterable[Manifest]) -> None:
         """Delete versions no kept checkpoint and no client needs."""
         needed = {entry[0] for manifest in kept for entry in manifest.values()}
         needed |= {entry[0] for entry in self._files.values()}
-        if self.folder.is_dir():
-            for file in self.folder.glob("*.safetensors"):
-                if file.name not in needed:
-                    file.unlink()
+        refuse_links(self.folder)
+        for name in self._present() - needed:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def _present(self) -> set[str]:
+        """Names of the files in the folder that this store, or an earlier one, wrote."""
+        if not self.folder.is_dir():
+            return set()
+        return {path.name for path in self.folder.iterdir() if FILE.fullmatch(path.name)}
 
     def _hold(self, client: int, memory: Trees) -> None:
         if client in self._held:
@@ -104,23 +133,29 @@ class ClientStore:
         data = encode(self._held[client])
         round, exchange = self._version[client]
         name = f"{client}-{round}.{exchange}.safetensors"
+        refuse_links(self.folder)
         write_atomic(self.folder / name, data)
         self._files[client] = [name, hashlib.sha256(data).hexdigest()]
 
     def _read(self, entry: list[str]) -> Trees:
-        return ordered_trees(decode(self._bytes_of(entry)))
-
-    def _bytes_of(self, entry: list[str]) -> bytes:
+        self._check(entry)
         path = self.folder / entry[0]
         try:
-            data = path.read_bytes()
-        except OSError as error:
+            return ordered_trees(decode(read_here(path, LIMITS.size)))
+        except (OSError, RunError, DataError) as error:
             raise CheckpointError(f"client memory {path} cannot be read: {error}") from error
-        if hashlib.sha256(data).hexdigest() != entry[1]:
+
+    def _check(self, entry: list[str]) -> None:
+        path = self.folder / entry[0]
+        try:
+            found = sha256_here(path)
+        except (OSError, RunError) as error:
+            raise CheckpointError(f"client memory {path} cannot be read: {error}") from error
+        if found != entry[1]:
             raise CheckpointError(f"client memory {path} is damaged: its checksum differs")
-        return data
 
 
 def _version_of(name: str) -> Version:
-    round, exchange = name.removesuffix(".safetensors").split("-")[1].split(".")
-    return int(round), int(exchange)
+    parts = FILE.fullmatch(name)
+    assert parts is not None  # a manifest was checked
+    return int(parts[2]), int(parts[3])

@@ -78,5 +78,8 @@ def measure_local_models(
     """Accuracy of every local model on the whole test pool, its personal parameters (if any) included."""
     everything = np.arange(len(data.test_pool))
     predictors = (algorithm.local_predictor(state, result) for result in replies.results)
-    found = [scores(predictor, data.test_pool, everything, size, device)[0].mean() for predictor in predictors]
+    found = [
+        scores(predictor, data.test_pool, everything, size, device, together=algorithm.judges_together)[0].mean()
+        for predictor in predictors
+    ]
     return client_record(np.array(found))

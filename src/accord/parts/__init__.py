@@ -1,5 +1,1 @@
-"""Ideas used by two methods or more."""
-
-from accord.parts.losses import CrossEntropy, Proximal
-
-__all__ = ["CrossEntropy", "Proximal"]
+"""What two methods or more share: loss terms, frozen models' answers, heads, phases, and the base most of them have."""

@@ -1,45 +1,44 @@
-"""Loss terms."""
+"""Losses of samples and the terms most methods start from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor
+from torch.nn import functional
 
-from accord.core.task import Part, View
-from accord.core.tensors import squared_norm
+from accord.core.model import Model, Out
+from accord.core.task import Part
+from accord.core.tensors import Tree
+from accord.core.types import Batch, weighted_mean
+from accord.core.view import Term, View
 
 
-def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
-    """Mean over the samples that count (weight 0 is padding)."""
-    return (values * weight).sum() / weight.sum()
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """[B] cross-entropies with class indices [B] or soft labels [B, C]."""
+    return functional.cross_entropy(logits, labels, reduction="none")
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
-    """Mean cross-entropy with class indices [B] or soft labels [B, C]."""
-    return weighted_mean(F.cross_entropy(logits, labels, reduction="none"), weight)
+def contrast(anchor: Tensor, positive: Tensor, negative: Tensor, tau: float) -> Tensor:
+    """[B] -log(e^{p / tau} / (e^{p / tau} + e^{n / tau})), p and n the cosines of paired rows to it."""
+    nearer = functional.cosine_similarity(anchor, negative) - functional.cosine_similarity(anchor, positive)
+    return functional.softplus(nearer / tau)
 
 
 @dataclass(frozen=True)
 class CrossEntropy(Part):
     """The classification loss every method starts from."""
 
-    def loss(self, view: View) -> Tensor:
-        """Mean over the batch."""
-        return cross_entropy(view.out.logits, view.batch.y, view.batch.weight)
+    def loss(self, view: View) -> Term:
+        return view.mean(cross_entropy(view.out.logits, view.batch.y))
 
 
-@dataclass(frozen=True)
-class Proximal(Part):
-    """(mu / 2) |w - w_t|^2, the pull back to the received model."""
-
-    mu: float
-
-    def loss(self, view: View) -> Tensor | None:
-        """None at mu = 0, so that it costs and changes nothing."""
-        if self.mu == 0:
-            return None
-        received = view.job.shared["model"]
-        moved = {name: p - received[name] for name, p in view.params["model"].items()}
-        return 0.5 * self.mu * squared_norm(moved)
+def batch_gradient(model: Model, params: Tree, buffers: Tree, batch: Batch) -> tuple[Tree, Out]:
+    """d CE / d params on the batch in training mode, and the outputs; `buffers` follow it."""
+    leaves = {name: t.detach().requires_grad_() for name, t in params.items()}
+    with torch.enable_grad():
+        out = model.train(leaves, buffers, batch.x)
+        loss = weighted_mean(cross_entropy(out.logits, batch.y), batch.weight)
+        slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, slopes, strict=True)), Out(out.logits.detach(), out.features.detach())

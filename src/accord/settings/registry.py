@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from accord.errors import ConfigError, nearest
-from accord.settings.schema import check, settings_of
+from accord.settings.schema import VALUE, check, settings_of, value_of
 
 T = TypeVar("T")
 
@@ -19,12 +19,14 @@ class Registry(Mapping[str, T], Generic[T]):
     """Names to entries, in the order they were added; an unknown name is an error with the nearest match.
 
     `home` is a package whose modules register their entries when they are imported: all of them are, when the
-    registry is first looked into, so that a new entry is one new file.
+    registry is first looked into, so that a new entry is one new file. `order` gives an entry's place among the others
+    by its name and facts, whenever it was added.
     """
 
-    def __init__(self, kind: str, home: str = "") -> None:
+    def __init__(self, kind: str, home: str = "", order: Callable[[str, Mapping[str, Any]], Any] | None = None) -> None:
         self.kind = kind
         self._home = home
+        self._order = order
         self._entries: dict[str, T] = {}
         self._facts: dict[str, Mapping[str, Any]] = {}
 
@@ -35,12 +37,17 @@ class Registry(Mapping[str, T], Generic[T]):
         """
 
         def register(entry: T) -> T:
+            if self._home and not str(getattr(entry, "__module__", "")).startswith(self._home):
+                self._all()  # one from elsewhere must not take the name of one that is not imported yet
             if name in self._entries:
                 raise ConfigError(f"the {self.kind} {name!r} is registered already; choose another name")
             if inspect.isfunction(entry):
                 entry = cast(T, checked(entry, f"{self.kind} {name!r}"))
             self._entries[name] = entry
             self._facts[name] = facts
+            if order := self._order:
+                names = sorted(self._entries, key=lambda known: order(known, self._facts[known]))
+                self._entries = {known: self._entries[known] for known in names}
             return entry
 
         return register
@@ -95,6 +102,7 @@ def checked(factory: Callable[..., Any], what: str) -> Callable[..., Any]:
         others = {name: value for name, value in given.items() if name in free}
         fitting = check(what, settings, {**by_place, **{k: v for k, v in given.items() if k not in others}})
         bound.arguments.update({name: fitting.pop(name) for name in by_place})
-        return factory(*bound.args, **others, **fitting)
+        value = value_of(factory)
+        return factory(*bound.args, **others, **(fitting if value is None else {VALUE: value(**fitting)}))
 
     return call

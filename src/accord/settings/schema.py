@@ -1,6 +1,8 @@
 """What a setting is, which settings something has, and the one check they are all held to.
 
 A setting is a dataclass's field or a factory's argument: keyword-only ones, and others annotated with `Annotated`.
+A factory with many may take them as one value: an argument `settings` whose type is a dataclass. It is called with
+the settings by name all the same.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from accord.settings.bounds import Named, Range, Search
 from accord.settings.values import Misfit, expected, fit, show
 
 Factory = Callable[..., Any]
+VALUE = "settings"
 REQUIRED = MISSING
 
 
@@ -59,19 +62,36 @@ def _settings_of(target: Any) -> Mapping[str, Setting]:
     return settings
 
 
-def _factory_settings(factory: Factory) -> dict[str, Setting]:
+def value_of(factory: Factory) -> type | None:
+    """The dataclass a factory wants its settings in, if it does."""
+    function: Any = _function(factory)
+    if VALUE not in function.__annotations__:
+        return None
+    kind = _hint(function, VALUE)
+    return kind if is_section(kind) else None
+
+
+def _function(factory: Factory) -> Any:
     function: Any = inspect.unwrap(factory)
     while isinstance(function, functools.partial):
         function = inspect.unwrap(function.func)
-    if isinstance(function, type):
-        function = vars(function)["__init__"]
-    settings = {}
+    return vars(function)["__init__"] if isinstance(function, type) else function
+
+
+def _hint(function: Any, name: str) -> Any:
+    # One annotation at a time: the other arguments may have types imported for type checkers alone.
+    holder = types.SimpleNamespace(__annotations__={"_": function.__annotations__[name]})
+    return get_type_hints(holder, globalns=function.__globals__, include_extras=True)["_"]
+
+
+def _factory_settings(factory: Factory) -> dict[str, Setting]:
+    function = _function(factory)
+    value = value_of(factory)
+    settings = dict(_settings_of(value)) if value else {}
     for parameter in inspect.signature(factory).parameters.values():
         alone = parameter.kind is parameter.KEYWORD_ONLY
         if parameter.name in function.__annotations__ and (alone or parameter.default is not parameter.empty):
-            # one annotation at a time: the other arguments may have types imported for type checkers alone
-            holder = types.SimpleNamespace(__annotations__={"_": function.__annotations__[parameter.name]})
-            hint = get_type_hints(holder, globalns=function.__globals__, include_extras=True)["_"]
+            hint = _hint(function, parameter.name)
             if alone or get_origin(hint) is Annotated:
                 default = REQUIRED if parameter.default is parameter.empty else parameter.default
                 settings[parameter.name] = _setting(parameter.name, hint, default)

@@ -127,7 +127,7 @@ class Batched(Choice):
         cuda = self.recorder.cuda
         with torch.random.fork_rng(devices=[self.site.device] if cuda else []):
             first = min(client.id for client in block)
-            seed_torch(self.site.key.number(f"torch.{request.task}", request.round, first), self.site.device)
+            seed_torch(self.site.draws(first, request.task, request.round).torch_seed(), self.site.device)
             if self.data.bring([client.id for client in block], self.asked):
                 self._drop_lanes(request.task)
             measured = cuda and request.task not in self.limit
@@ -159,13 +159,10 @@ class Batched(Choice):
 
     def _clients(self, request: Request, task: Task) -> list[Client]:
         """Every client's job, batches and noise; those with the most steps first."""
-        key, device, count = self.site.key, self.site.device, len(request.works)
-        sizes = self.site.data.sizes
+        device, sizes, count = self.site.device, self.site.data.sizes, len(request.works)
+        random = [self.site.draws(work.client, request.task, request.round) for work in request.works]
         examples = np.array([sizes[work.client] for work in request.works])
-        batches = [
-            task.plan.schedule(key.at(f"order.{request.task}", request.round, work.client), int(n))
-            for work, n in zip(request.works, examples, strict=True)
-        ]
+        batches = [task.plan.schedule(draws.order(), int(n)) for draws, n in zip(random, examples, strict=True)]
         numbers = {
             "client": np.array([work.client for work in request.works]),
             "round": np.full(count, request.round),
@@ -177,10 +174,10 @@ class Batched(Choice):
         clients = []
         noisy = not isinstance(task, LocalTraining) or task.has_own("noise")  # making a generator takes a while
         for number, (work, own) in enumerate(zip(request.works, batches, strict=True)):
-            draws = {}
+            drawn = {}
             if noisy:
                 widest = max((len(rows) for rows in own), default=0)
-                draws = task.noise(key.at(f"noise.{request.task}", request.round, work.client), len(own), widest)
+                drawn = task.noise(random[number].noise(), len(own), widest)
             job = Job(
                 request.shared,
                 _on(work.private, device),
@@ -190,7 +187,7 @@ class Batched(Choice):
             )
             if work.memory is None:
                 job = job._replace(memory=task.first_memory(job))
-            clients.append(Client(work, job, int(examples[number]), own, draws))
+            clients.append(Client(work, job, int(examples[number]), own, drawn))
         return sorted(clients, key=lambda client: (-len(client.batches), client.id))
 
     def _seat(self, name: str, task: Task, client: Client) -> Lanes:

@@ -1,4 +1,4 @@
-"""Taking turns: local training in which every step moves only some of the parameters.
+"""Phases: local training in which every step moves only some of the parameters.
 
 Which ones is known before the round begins, by the step's number: head first and body after, network and
 discriminator by turns, a last epoch in which nothing moves. What stands still stands still entirely: momentum,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,9 +30,14 @@ class Gated:
     Each group has an optimizer state of its own, and its gradients are clipped by themselves.
     """
 
+    stacks: ClassVar[bool] = False
     optimizer: Optimizer
     apart: frozenset[str] = frozenset()
     clip: float = 0.0
+
+    @property
+    def weight_decay(self) -> float:
+        return self.optimizer.weight_decay
 
     def _groups(self, params: Tree) -> Trees:
         groups: Trees = {"apart": {}, "rest": {}}

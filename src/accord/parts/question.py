@@ -26,11 +26,9 @@ class Question(ABC):
         """What travels back."""
 
     def first_memory(self, job: Job) -> Trees:
-        """Nothing to remember."""
         return {}
 
     def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
-        """No chance involved."""
         return {}
 
     def begin(self, job: Job) -> Carry:

@@ -7,33 +7,25 @@ client whose model made a feature; the model learns features on which its answer
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+import accord.authoring as fl
+from accord.algorithms.fedufo.peers import Peers
 from accord.core.keys import Key
-from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.plan import Plan
-from accord.core.task import Corner, Part, View, gradient_of
-from accord.core.tensors import Tree, Trees, clone
-from accord.core.types import Batch, Carry, Job, State, World
-from accord.parts.frozen import in_chunks
-from accord.parts.losses import weighted_mean
+from accord.core.task import gradient_of
+from accord.core.tensors import clone
+from accord.core.types import weighted_mean
+from accord.parts.lookup import in_chunks
 from accord.parts.mlp import init_mlp, mlp
-from accord.parts.peers import Peers
-from accord.settings import NOT_NEGATIVE, PROPER_FRACTION, AtLeast, Search
 
-DiscClasses = Annotated[Literal["all", "group"], "outputs of D: one per client, or per member of the group"]
-DiscHome = Annotated[
-    Literal["server", "client", "fresh"], "D is averaged by the server, kept by the client, drawn each round"
-]
-DiscTrain = Annotated[Literal["round", "batch"], "D learns after the posterior, or one step after each of the model's"]
-DiscLayers = Annotated[int, AtLeast(1), "linear layers of D (the paper: 2, for ResNet-50 3)"]
-DiscRate = Annotated[float, NOT_NEGATIVE, Search(1e-3, 1.0, log=True), "D's learning rate, times the local one"]
-DiscMomentum = Annotated[float, PROPER_FRACTION, "D's momentum"]
-DiscEpochs = Annotated[int, AtLeast(0), "D's epochs per round (disc_train = round)"]
+DiscClasses = Literal["all", "group"]
+DiscHome = Literal["server", "client", "fresh"]
+DiscTrain = Literal["round", "batch"]
 
 
 def uniform_loss(logits: Tensor) -> Tensor:
@@ -64,8 +56,8 @@ class Discriminator:
     classes: DiscClasses = "all"
     home: DiscHome = "server"
     train: DiscTrain = "round"
-    layers: DiscLayers = 2
-    rate: DiscRate = 0.01
+    layers: int = 2
+    rate: float = 0.01  # times the local one
     optimizer: SGD = field(default_factory=SGD)
     plan: Plan = field(default_factory=Plan)
 
@@ -76,13 +68,13 @@ class Discriminator:
             return False
         return self.rate > 0
 
-    def draw(self, key: Key, num_features: int, outputs: int, round: int = -1, client: int = -1) -> Tree:
+    def draw(self, key: Key, num_features: int, outputs: int, round: int = -1, client: int = -1) -> fl.Tree:
         """Initial weights by address."""
         return init_mlp(key.at("discriminator", round, client), [num_features] * self.layers + [outputs])
 
 
 @dataclass(frozen=True)
-class UniformAlignment(Part):
+class UniformAlignment(fl.Part):
     """UAD: weight * uniform_loss of the discriminator's answer, and the discriminator's own training."""
 
     peers: Peers
@@ -90,26 +82,25 @@ class UniformAlignment(Part):
     discriminator: Discriminator
     num_features: int
 
-    def state(self, model: Model, world: World) -> Trees:
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """A seed for what clients draw themselves, and the discriminator if the server keeps it."""
         seed = world.key.number("discriminator")
-        trees: Trees = {"alignment": {"clients": torch.tensor(len(world.sizes)), "seed": torch.tensor(seed)}}
+        trees: fl.Trees = {"alignment": {"clients": torch.tensor(len(world.sizes)), "seed": torch.tensor(seed)}}
         if self.discriminator.home == "server":
             first = self.discriminator.draw(world.key, self.num_features, len(world.sizes))
             trees["discriminator"] = {name: t.to(model.device) for name, t in first.items()}
         return trees
 
-    def send(self, state: State) -> Trees:
-        """The same."""
+    def send(self, state: fl.State) -> fl.Trees:
         return {name: state[name] for name in ("alignment", "discriminator") if name in state}
 
-    def memory(self, job: Job) -> Trees:
+    def memory(self, job: fl.Job) -> fl.Trees:
         """A discriminator of the client's own."""
         if self.discriminator.home != "client":
             return {}
         return {"discriminator": self._draw(job, int(job.shared["alignment"]["clients"]), round=-1)}
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """The discriminator, its optimizer, and which output belongs to whom."""
         group, settings = job.shared.get("group"), self.discriminator
         if settings.home != "fresh":
@@ -121,22 +112,22 @@ class UniformAlignment(Part):
             tree = self._draw(job, len(group["ids"]), int(job.info["round"]))
         else:
             return {}  # asked on its own: there is no group to be told apart from
-        corner: Corner = {"discriminator": tree, "optimizer": settings.optimizer.init(tree)}
+        corner: fl.Corner = {"discriminator": tree, "optimizer": settings.optimizer.init(tree)}
         if group is not None:
             ids = group["ids"]
             corner["labels"] = ids if settings.classes == "all" else torch.arange(len(ids), device=ids.device)
             corner["own"] = ids == job.info["client"]
         return corner
 
-    def loss(self, view: View) -> Tensor | None:
+    def loss(self, view: fl.View) -> fl.Term | None:
         """The discriminator is fixed: the gradient reaches the model through the features only."""
         corner = view.carry[self.name]
         if not corner:
             return None
         answers = mlp(corner["discriminator"], view.out.features)
-        return self.weight * weighted_mean(uniform_loss(answers), view.batch.weight)
+        return self.weight * view.mean(uniform_loss(answers))
 
-    def after(self, model: Model, job: Job, carry: Carry, batch: Batch) -> None:
+    def after(self, model: fl.Model, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> None:
         """Under `batch`, one step of the discriminator on the features of the model just updated."""
         if self.discriminator.train != "batch" or not self.discriminator.learns:
             return
@@ -145,7 +136,7 @@ class UniformAlignment(Part):
             own = _own_features(model, carry, batch.x)
             self._learn(job, carry[self.name], peers, own, batch.weight)
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """Under `round`, the discriminator's epochs on the finished model's features; then it goes home."""
         corner, settings = carry[self.name], self.discriminator
         peers = carry[self.peers.name].get("features")
@@ -157,15 +148,15 @@ class UniformAlignment(Part):
                 self._learn(job, corner, peers[rows], own[rows], torch.ones_like(own[rows, 0]))
         if settings.home == "fresh" or (settings.home == "server" and not settings.learns):
             return {}, {}
-        home: Trees = {"discriminator": corner["discriminator"]}
+        home: fl.Trees = {"discriminator": corner["discriminator"]}
         return (home, {}) if settings.home == "server" else ({}, home)
 
-    def _learn(self, job: Job, corner: Corner, peers: Tensor, own: Tensor, weight: Tensor) -> None:
+    def _learn(self, job: fl.Job, corner: fl.Corner, peers: Tensor, own: Tensor, weight: Tensor) -> None:
         # One feature per member of the group: the peers' from their priors, the client's own from its model.
         features = torch.where(corner["own"][:, None], own[:, None], peers)
-        tree: Tree = corner["discriminator"]
+        tree: fl.Tree = corner["discriminator"]
 
-        def loss(tree: Tree) -> Tensor:
+        def loss(tree: fl.Tree) -> Tensor:
             return weighted_mean(naming_loss(mlp(tree, features), corner["labels"], corner["own"]), weight)
 
         with torch.enable_grad():
@@ -173,15 +164,15 @@ class UniformAlignment(Part):
         rate = job.info["lr"] * self.discriminator.rate
         self.discriminator.optimizer.update(tree, named, corner["optimizer"], rate)
 
-    def _key(self, job: Job) -> Key:
+    def _key(self, job: fl.Job) -> Key:
         return Key(int(job.shared["alignment"]["seed"]))
 
-    def _draw(self, job: Job, outputs: int, round: int) -> Tree:
+    def _draw(self, job: fl.Job, outputs: int, round: int) -> fl.Tree:
         client = int(job.info["client"])
         drawn = self.discriminator.draw(self._key(job), self.num_features, outputs, round, client)
         return {name: t.to(job.info["lr"].device) for name, t in drawn.items()}
 
 
-def _own_features(model: Model, carry: Carry, x: Tensor) -> Tensor:
+def _own_features(model: fl.Model, carry: fl.Carry, x: Tensor) -> Tensor:
     """Of the model as it is now, in evaluation mode: it is fixed while the discriminator learns."""
     return model.reference(carry["train"]["model"], carry["buffers"], x).features

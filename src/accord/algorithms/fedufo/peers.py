@@ -14,26 +14,24 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from accord.core.model import Model, Out
-from accord.core.task import Corner, LocalTraining, Part
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Batch, Carry, Job, Replies
-from accord.parts.frozen import gathered, pieces
+import accord.authoring as fl
+from accord.core.model import Out
+from accord.parts.lookup import gathered, pieces
 
 GroupTarget = Literal["softmax", "normalise", "logits"]
 
 FLOOR = 1e-8  # a class nobody in the group holds has probability 0 under `normalise`, and KL wants a logarithm
 
 
-def group_message(priors: Replies, device: torch.device) -> Trees:
+def group_message(priors: fl.Replies, device: torch.device) -> fl.Trees:
     """What the `prior` task brought, as every client of the group is sent it."""
-    group: Tree = {"ids": torch.tensor(priors.ids, device=device)}
+    group: fl.Tree = {"ids": torch.tensor(priors.ids, device=device)}
     if priors.has("counts"):
         group["counts"] = priors.stacked("counts")["classes"]
     return {"priors": priors.stacked("model"), "prior_buffers": priors.stacked("buffers"), "group": group}
 
 
-def frozen_outputs(model: Model, params: Tree, buffers: Tree, x: Tensor) -> Out:
+def frozen_outputs(model: fl.Model, params: fl.Tree, buffers: fl.Tree, x: Tensor) -> Out:
     """A frozen model's logits and features of all samples, in one pass."""
     found = [model.reference(params, buffers, piece) for piece in pieces(x)]
     return Out(torch.cat([out.logits for out in found]), torch.cat([out.features for out in found]))
@@ -58,7 +56,7 @@ def group_target(logits: Tensor, shares: Tensor, kind: GroupTarget) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Peers(Part):
+class Peers(fl.Part):
     """Answers of the whole group on the client's samples; other parts read them, it adds no loss itself.
 
     Without `priors` in the message (a client asked on its own, a round that needs none) its corner is empty.
@@ -68,7 +66,7 @@ class Peers(Part):
     target: GroupTarget | None = None  # keep the group's target, for the consensus ...
     target_from: int = 0  # ... from this round on
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """One pass of every model of the group over the client's data."""
         if "priors" not in job.shared or not (self.features or self.target):
             return {}
@@ -78,19 +76,19 @@ class Peers(Part):
         asked = [j for j, member in enumerate(ids) if consensus or member != client]
         return dict(self._outputs(model, job, job.data.x, asked))
 
-    def rows(self, model: Model, job: Job, carry: Carry, batch: Batch, what: str) -> Tensor | None:
+    def rows(self, model: fl.Model, job: fl.Job, carry: fl.Carry, batch: fl.Batch, what: str) -> Tensor | None:
         """`features` or `target` of a batch; None where the group is not there to ask."""
-        corner: Tree = carry[self.name]
+        corner: fl.Tree = carry[self.name]
         if what not in corner:
             return None
         members = range(len(job.shared["group"]["ids"]))
         return gathered(corner[what], batch, lambda x: self._outputs(model, job, x, members)[what])
 
-    def _outputs(self, model: Model, job: Job, x: Tensor, asked: Sequence[int]) -> Tree:
+    def _outputs(self, model: fl.Model, job: fl.Job, x: Tensor, asked: Sequence[int]) -> fl.Tree:
         """What is kept of the asked models' answers; a target wants all of them, features of the others are 0."""
         priors, buffers, group = job.shared["priors"], job.shared.get("prior_buffers", {}), job.shared["group"]
         outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x) for j in asked}
-        found: Tree = {}
+        found: fl.Tree = {}
         if self.features:
             shape = (len(x), len(group["ids"]), model.num_features)
             found["features"] = torch.zeros(shape, dtype=job.info["lr"].dtype, device=x.device)
@@ -103,22 +101,22 @@ class Peers(Part):
 
 
 @dataclass(frozen=True)
-class ClassCounts(Part):
+class ClassCounts(fl.Part):
     """Tells the group how many samples of each class the client holds."""
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """[C] counts."""
         return {"counts": {"classes": job.data.class_counts()}}, {}
 
 
 @dataclass(frozen=True)
-class FromPrior(LocalTraining):
+class FromPrior(fl.LocalTraining):
     """Training that goes on from the client's own prior, where priors were exchanged.
 
     What the parts see as the received model is still the global one.
     """
 
-    def begin(self, job: Job) -> Carry:
+    def begin(self, job: fl.Job) -> fl.Carry:
         """The usual carry with the prior's values put in."""
         carry = super().begin(job)
         if "priors" in job.shared:
@@ -130,5 +128,5 @@ class FromPrior(LocalTraining):
         return carry
 
 
-def _row(stacked: Tree, position: int) -> Tree:
+def _row(stacked: fl.Tree, position: int) -> fl.Tree:
     return {name: tensor[position] for name, tensor in stacked.items()}

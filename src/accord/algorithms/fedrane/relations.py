@@ -1,6 +1,6 @@
 """Local relational augmentation (FedRANE, section 3.3): samples borrow from their neighbours in the batch.
 
-    graph A over the batch (`accord.parts.graph`), N_i = {j != i: A_ij > 0}
+    graph A over the batch (`accord.algorithms.fedrane.graph`), N_i = {j != i: A_ij > 0}
     e_ij = <W_r h_i, W_s h_j> / sqrt(D),   alpha_i = softmax of e_ij over j in N_i
     h_i' = [h_i +] sum_j alpha_ij W h_j,   from h = Z to h = Z~ in `hops` steps
     L_CD = -mean_i log exp(s(i, i~) / tau) / sum_{j != i} exp(s(i, j) / tau)   over the 2n rows of [Z; Z~]
@@ -18,18 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accord.core.model import Model, Out
-from accord.core.task import Part, View
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Batch, Carry, Job, State, World
-from accord.parts.graph import GraphMode, adjacency, standardise, unit
-from accord.parts.losses import weighted_mean
+import accord.authoring as fl
+from accord.algorithms.fedrane.graph import GraphMode, adjacency, standardise, unit
+from accord.core.model import Out
+from accord.core.types import weighted_mean
 
 Similarity = Literal["pearson", "cosine"]
 GRAPHS = 32  # built side by side when samples are judged one by one
 
 
-def attend(weights: Tree, hop: int, nodes: Tensor, graph: Tensor, *, edge_weight: bool, residual: bool) -> Tensor:
+def attend(weights: fl.Tree, hop: int, nodes: Tensor, graph: Tensor, *, edge_weight: bool, residual: bool) -> Tensor:
     """One step of message passing over `graph` [..., n, n]; a node without neighbours stays as it is.
 
     With `edge_weight` the attention is multiplied by A and made to sum to one again, otherwise A only says
@@ -81,7 +79,7 @@ def discrimination(
 
 
 @dataclass(frozen=True)
-class Relations(Part):
+class Relations(fl.Part):
     """The graph, the message passing and the contrastive term; trains the tree `relations` with the model."""
 
     graph: GraphMode = "official"
@@ -96,7 +94,11 @@ class Relations(Part):
     similarity: Similarity = "pearson"
     symmetric: bool = True
 
-    def state(self, model: Model, world: World) -> Trees:
+    @property
+    def couples(self) -> bool:
+        return True
+
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         """W, W_r and W_s of every hop, uniform in +-1/sqrt(D) as torch's linear layers."""
         rng, size = world.key.at("relations"), model.num_features
         like = next(iter(model.init()[0].values()))
@@ -108,19 +110,19 @@ class Relations(Part):
             }
         }
 
-    def send(self, state: State) -> Trees:
+    def send(self, state: fl.State) -> fl.Trees:
         """The module goes down with the model."""
         return {"relations": state["relations"]}
 
-    def trainable(self, job: Job) -> Trees:
+    def trainable(self, job: fl.Job) -> fl.Trees:
         """Trained jointly with the model."""
         return {"relations": job.shared["relations"]}
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """And comes back with it."""
         return {"relations": carry["train"]["relations"]}, {}
 
-    def augment(self, weights: Tree, features: Tensor, mask: Tensor) -> Tensor:
+    def augment(self, weights: fl.Tree, features: Tensor, mask: Tensor) -> Tensor:
         """Z~ [..., n, D] of Z; rows outside `mask` [..., n] are nobody's neighbours."""
         graph = adjacency(features, mask, self.graph, self.lam, self.eps)
         if self.top_k:
@@ -130,19 +132,19 @@ class Relations(Part):
             features = attend(weights, hop, features, graph, **options)
         return features
 
-    def forward(self, model: Model, job: Job, carry: Carry, params: Trees, batch: Batch) -> Out:
+    def forward(self, model: fl.Model, job: fl.Job, carry: fl.Carry, params: fl.Trees, batch: fl.Batch) -> Out:
         """The task's forward: the head reads Z~. Z is left in the corner for the contrastive term."""
         plain = model.train(params["model"], carry["buffers"], batch.x).features
         augmented = self.augment(params["relations"], plain, batch.weight > 0)
         carry[self.name]["plain"] = plain
         return Out(model.head(params["model"], augmented), augmented)
 
-    def loss(self, view: View) -> Tensor | None:
+    def loss(self, view: fl.View) -> fl.Term | None:
         """lambda_CD L_CD; nothing at 0."""
         plain = view.carry[self.name].pop("plain")
         if self.contrast == 0:
             return None
-        return self.contrast * discrimination(
+        apart = discrimination(
             plain,
             view.out.features,
             view.batch.weight,
@@ -151,8 +153,9 @@ class Relations(Part):
             symmetric=self.symmetric,
             eps=self.eps,
         )
+        return view.whole(self.contrast * apart)
 
-    def together(self, model: Model, trees: Trees, x: Tensor, size: int) -> Out:
+    def together(self, model: fl.Model, trees: fl.Trees, x: Tensor, size: int) -> Out:
         """Judged among each other: graphs of up to `size` samples, about equally large, after a fixed shuffle.
 
         Samples often come sorted by class, and a graph of one class would give the class away.
@@ -165,7 +168,7 @@ class Relations(Part):
             augmented[rows] = self.augment(trees["relations"], plain[rows], everyone[rows])
         return Out(model.head(trees["model"], augmented), augmented)
 
-    def supported(self, model: Model, trees: Trees, x: Tensor, known: Tensor, size: int) -> Out:
+    def supported(self, model: fl.Model, trees: fl.Trees, x: Tensor, known: Tensor, size: int) -> Out:
         """Judged one by one: each sample in a graph with up to `size` - 1 of the known ones, always the same."""
         chosen = _shuffled(len(known))[: size - 1].to(x.device)
         support = model.reference(trees["model"], trees["buffers"], known[chosen]).features

@@ -14,19 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accord.core.model import Model
+import accord.authoring as fl
 from accord.core.plan import Plan
 from accord.core.task import Task
-from accord.core.tensors import Tree, Trees
-from accord.core.types import Batch, Carry, ClientData, Exchange, Job, Result, World
-from accord.errors import ConfigError, DataError
-from accord.parts.mixing import soft_labels
-
-
-def share_of(draws: Tensor, count: int | Tensor) -> Tensor:
-    """Positions 0..count - 1 from uniform draws in [0, 1), which may have been rounded up to 1."""
-    positions = (draws * count).long()
-    return positions.clamp(max=count - 1) if isinstance(count, int) else positions.minimum(count.long() - 1)
+from accord.core.types import ClientData, Exchange, Result
+from accord.errors import DataError
+from accord.parts.samples import share_of, soft_labels
 
 
 def uniform_picks(data: ClientData, draws: Tensor) -> Tensor:
@@ -44,7 +37,7 @@ def balanced_picks(data: ClientData, draws: Tensor) -> Tensor:
     return order[starts[which] + share_of(draws[1], counts[which])]
 
 
-def mixture(x: Tensor, num_classes: int, batch: Batch, draws: Tensor | None) -> tuple[Tensor, Tensor]:
+def mixture(x: Tensor, num_classes: int, batch: fl.Batch, draws: Tensor | None) -> tuple[Tensor, Tensor]:
     """[P, ...] pseudo-samples and their [P, C] labels, uniform; samples of the batch mixed in by [P, M] draws."""
     q = x.new_full((len(x), num_classes), 1 / num_classes)
     if draws is None:
@@ -67,24 +60,22 @@ class Contribute:
     balanced: bool = False
     plan: Plan = Plan(epochs=0, steps=1, batch_size=1)  # noqa: RUF009 - frozen, so it can be shared
 
-    def first_memory(self, job: Job) -> Trees:
-        """Nothing to remember."""
+    def first_memory(self, job: fl.Job) -> fl.Trees:
         return {}
 
     def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
         """Two numbers per sample of a mean: one for its class, one for its position."""
         return {"contribute.draws": rng.random((steps, 2, self.size, self.means))}
 
-    def begin(self, job: Job) -> Carry:
+    def begin(self, job: fl.Job) -> fl.Carry:
         """Room for the draws."""
         return {"draws": torch.zeros(2, self.size, self.means, device=job.info["lr"].device)}
 
-    def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
-        """Keep the draws."""
+    def step(self, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> fl.Carry:
         carry["draws"].copy_(batch.noise["contribute.draws"])
         return carry
 
-    def finish(self, job: Job, carry: Carry) -> Result:
+    def finish(self, job: fl.Job, carry: fl.Carry) -> Result:
         """The means, [count, ...]."""
         count = int(job.private["wanted"]["count"])
         if not job.data.x.is_floating_point():
@@ -98,22 +89,22 @@ def means_of(x: Tensor, picks: Tensor) -> Tensor:
     return torch.stack([x.index_select(0, row).mean(0) for row in picks])
 
 
-def as_proxy(samples: Tensor, model: Model) -> Tensor:
+def as_proxy(samples: Tensor, model: fl.Model) -> Tensor:
     """Public samples as the model takes them, or a ConfigError."""
     real = isinstance(samples, Tensor) and samples.is_floating_point()
     if not real or samples.dim() < 2 or not len(samples):
-        raise ConfigError(
+        raise fl.ConfigError(
             "proxy must be a tensor of real numbers, one sample per row, prepared like the clients' inputs"
         )
     samples = samples.to(model.device, torch.get_default_dtype())
     if not bool(torch.isfinite(samples).all()):
-        raise ConfigError("proxy holds NaN or infinity: remove those samples")
+        raise fl.ConfigError("proxy holds NaN or infinity: remove those samples")
     try:
         with torch.no_grad():
             model.reference(*model.init(), samples[:1])
     except RuntimeError as error:
         shape = tuple(samples.shape[1:])
-        raise ConfigError(f"proxy samples of shape {shape} do not fit the model: {error}") from error
+        raise fl.ConfigError(f"proxy samples of shape {shape} do not fit the model: {error}") from error
     return samples
 
 
@@ -130,7 +121,7 @@ class PseudoData:
         """What clients must be able to do for it."""
         return {} if self.proxy is not None else {"contribute": Contribute(self.size, self.means, self.balanced)}
 
-    def make(self, world: World, clients: Sequence[int], exchange: Exchange) -> Tree:
+    def make(self, world: fl.World, clients: Sequence[int], exchange: Exchange) -> fl.Tree:
         """[P, ...] pseudo-samples; a client is asked for exactly as many as it was drawn for."""
         rng = world.key.at("pseudo", world.round)
         if self.proxy is not None:

@@ -13,13 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import accord.authoring as fl
 from accord.core.algorithm import Sampler
-from accord.core.model import Model
-from accord.core.task import Corner, Part
-from accord.core.tensors import Trees
-from accord.core.types import Carry, Job, Replies, State, World
-from accord.parts.frozen import in_chunks
-from accord.parts.measuring import Question
+from accord.parts.lookup import in_chunks
+from accord.parts.question import Question
 
 UNKNOWN = -1.0  # below every accuracy: a client never asked counts as one of the worst
 
@@ -34,7 +31,10 @@ class WorstHalf:
     of: Sampler
     first_round: int = 0
 
-    def __call__(self, state: State, world: World) -> list[int]:
+    def size(self, clients: int) -> int:
+        return self.of.size(clients)
+
+    def __call__(self, state: fl.State, world: fl.World) -> list[int]:
         """The round's cohort, sorted."""
         usual = self.of(state, world)
         if world.round < self.first_round:
@@ -47,14 +47,14 @@ class WorstHalf:
         return sorted(int(i) for i in (*worst, *others))
 
 
-def own_accuracy(model: Model, job: Job) -> Tensor:
+def own_accuracy(model: fl.Model, job: fl.Job) -> Tensor:
     """Accuracy of the received model on all of the client's training samples."""
     params, buffers = job.shared["model"], job.shared["buffers"]
     guesses = in_chunks(lambda x: model.reference(params, buffers, x).logits.argmax(1), job.data.x)
     return (guesses == job.data.y).to(job.info["lr"].dtype).mean()
 
 
-def measured(state: State, replies: Replies) -> Trees:
+def measured(state: fl.State, replies: fl.Replies) -> fl.Trees:
     """The state's performance with the reported values put in."""
     known = state["performance"]["accuracy"].clone()
     known[list(replies.ids)] = replies.stacked("performance")["accuracy"]
@@ -62,25 +62,22 @@ def measured(state: State, replies: Replies) -> Trees:
 
 
 @dataclass(frozen=True)
-class Performance(Part):
+class Performance(fl.Part):
     """[K] performance of every client, on the server; with `stale` the clients that train report theirs."""
 
     stale: bool
 
-    def state(self, model: Model, world: World) -> Trees:
-        """Nothing is known."""
+    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         unknown = torch.full((len(world.sizes),), UNKNOWN, device=model.device)
         return {"performance": {"accuracy": unknown}}
 
-    def begin(self, model: Model, job: Job) -> Corner:
-        """Measured before training."""
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         return {"accuracy": own_accuracy(model, job)} if self.stale else {}
 
-    def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
-        """One number."""
+    def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return ({"performance": dict(carry[self.name])} if self.stale else {}), {}
 
-    def update(self, state: State, replies: Replies, world: World) -> State:
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """Remember what was reported."""
         return measured(state, replies) if self.stale else {}
 
@@ -89,6 +86,5 @@ class Performance(Part):
 class MeasurePerformance(Question):
     """How well does the received model do on the client's own samples?"""
 
-    def answer(self, job: Job) -> Trees:
-        """One number."""
+    def answer(self, job: fl.Job) -> fl.Trees:
         return {"performance": {"accuracy": own_accuracy(self.model, job)}}

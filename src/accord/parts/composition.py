@@ -1,39 +1,25 @@
 """Parts by name, for methods that are put together in a configuration file.
 
-A part is written `"fedcm"`, or with settings `"fedcm: alpha=0.2"`, `"fedntd: beta=0.1, tau=2"`.
+A part is written `"fedcm"`, or with settings `"fedcm: alpha=0.2"`, `"fedntd: beta=0.1, tau=2"`. The names are those of
+methods that are FedAvg and one part, and say so where they are registered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Sequence
 
-from accord.core.algorithm import Setup
+from accord.core.algorithm import Method, Setup
+from accord.core.methods import ALGORITHMS
 from accord.core.task import Part
 from accord.errors import ConfigError, nearest
-from accord.parts.bounds import within
-from accord.parts.contrast import feddecorr
-from accord.parts.distill import fedntd
-from accord.parts.gradients import fedcm
-from accord.parts.losses import Proximal
-from accord.parts.mixing import mixup
-from accord.settings import NOT_NEGATIVE, Misfit, Registry, Search, Word, fit, parse_value, settings_of
-
-PARTS: Registry[Callable[..., Part]] = Registry("part")
-
-for factory in (mixup, fedcm, feddecorr, fedntd):
-    PARTS.add(factory.__name__)(factory)
+from accord.parts.losses import CrossEntropy
+from accord.settings import Misfit, Setting, Word, fit, parse_value, settings_of
 
 
-@PARTS.add("fedprox")
-def fedprox(
-    setup: Setup,
-    *,
-    mu: Annotated[float, NOT_NEGATIVE, Search(1e-3, 1.0, log=True), "weight of the proximal term"] = 0.01,
-) -> Proximal:
-    """The pull back to the received model."""
-    within(NOT_NEGATIVE, mu=mu)
-    return Proximal(mu)
+def listed_parts() -> dict[str, dict[str, Setting]]:
+    """The settings of every part that has a name."""
+    own = {name: ALGORITHMS.facts(name).get("part", ()) for name in ALGORITHMS}
+    return {name: {key: settings_of(ALGORITHMS[name])[key] for key in keys} for name, keys in own.items() if keys}
 
 
 def build_parts(setup: Setup, texts: Iterable[str]) -> tuple[Part, ...]:
@@ -52,7 +38,7 @@ def check_together(parts: Sequence[Part]) -> None:
         for other in parts[:place]:
             if other.name == part.name:
                 raise ConfigError(f"the part {part.name} is listed twice; list each part once")
-            both = sorted(getattr(part, "conflicts", frozenset()) & getattr(other, "conflicts", frozenset()))
+            both = sorted(part.conflicts & other.conflicts)
             if both:
                 raise ConfigError(
                     f"the parts {other.name} and {part.name} do not go together: each replaces {both[0]}; "
@@ -60,19 +46,23 @@ def check_together(parts: Sequence[Part]) -> None:
                 )
 
 
-def fitting(setup: Setup, parts: Sequence[Part]) -> Setup:
-    """The setup, with short last batches filled when a part compares the samples of a batch."""
-    return setup.coupled() if any(getattr(part, "couples", False) for part in parts) else setup
-
-
 def _build(setup: Setup, text: str) -> Part:
     name, _, options = text.partition(":")
-    factory = PARTS[name.strip()]
-    known = settings_of(factory)
+    name, named = name.strip(), listed_parts()
+    if name not in named:
+        raise ConfigError(f"unknown part {name!r}.{nearest(name, named)} Allowed: {', '.join(named)}.")
+    values = _values(f"part {text!r}", named[name], options)
+    method = ALGORITHMS[name](setup, **values)
+    assert isinstance(method, Method)
+    (part,) = (part for part in method.local.parts if not isinstance(part, CrossEntropy))
+    return part
+
+
+def _values(where: str, known: dict[str, Setting], options: str) -> dict[str, object]:
+    """Settings written as text."""
     values: dict[str, object] = {}
     for option in filter(None, (piece.strip() for piece in options.split(","))):
         key, equals, written = (piece.strip() for piece in option.partition("="))
-        where = f"part {text!r}"
         if not equals or not written:
             raise ConfigError(f"{where}: {option!r} must be a setting and its value, such as alpha=0.1")
         if key not in known:
@@ -84,4 +74,4 @@ def _build(setup: Setup, text: str) -> Part:
             values[key] = fit(known[key].type, Word(written, parse_value(written)), known[key].bounds)
         except Misfit as misfit:
             raise ConfigError(f"{where}: {key} = {written}: {misfit}") from None
-    return factory(setup, **values)
+    return values

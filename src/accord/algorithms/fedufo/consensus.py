@@ -7,12 +7,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from accord.core.model import Model
-from accord.core.task import Corner, Part, View
-from accord.core.types import Job
-from accord.parts.frozen import gathered, in_chunks
-from accord.parts.losses import weighted_mean
-from accord.parts.peers import Peers
+import accord.authoring as fl
+from accord.algorithms.fedufo.peers import Peers
+from accord.parts.lookup import gathered, in_chunks
 
 KLDirection = Literal["reverse", "forward"]
 KLReduction = Literal["mean", "batch"]
@@ -29,53 +26,52 @@ class Divergence:
     direction: KLDirection = "reverse"
     reduction: KLReduction = "mean"
 
-    def __call__(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """From [B, C] logits and log-probabilities."""
+    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
+        """[B] from [B, C] logits and log-probabilities."""
         ours = logits.log_softmax(1)
         per_class = ours.exp() * (ours - target) if self.direction == "reverse" else target.exp() * (target - ours)
-        per_sample = per_class.sum(1) if self.reduction == "batch" else per_class.mean(1)
-        return weighted_mean(per_sample, weight)
+        return per_class.sum(1) if self.reduction == "batch" else per_class.mean(1)
 
 
 @dataclass(frozen=True)
-class GroupConsensus(Part):
+class GroupConsensus(fl.Part):
     """CGR: weight * KL to what the group's priors predict together."""
 
     peers: Peers
     weight: float
     divergence: Divergence
 
-    def loss(self, view: View) -> Tensor | None:
+    def loss(self, view: fl.View) -> fl.Term | None:
         """None where there is no group to agree with."""
         target = self.peers.rows(view.model, view.job, view.carry, view.batch, "target")
         if target is None:
             return None
-        return self.weight * self.divergence(view.out.logits, target, view.batch.weight)
+        return self.weight * view.mean(self.divergence(view.out.logits, target))
 
 
 @dataclass(frozen=True)
-class GlobalConsensus(Part):
+class GlobalConsensus(fl.Part):
     """CGL: weight * KL to what the received model predicts, from `first_round` on."""
 
     weight: float
     divergence: Divergence
     first_round: int = 0
 
-    def begin(self, model: Model, job: Job) -> Corner:
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """The received model's log-probabilities on all samples."""
         if int(job.info["round"]) < self.first_round:
             return {}
         return {"target": in_chunks(lambda x: _received(model, job, x), job.data.x)}
 
-    def loss(self, view: View) -> Tensor | None:
+    def loss(self, view: fl.View) -> fl.Term | None:
         """None before its first round."""
         corner = view.carry[self.name]
         if not corner:
             return None
         target = gathered(corner["target"], view.batch, lambda x: _received(view.model, view.job, x))
-        return self.weight * self.divergence(view.out.logits, target, view.batch.weight)
+        return self.weight * view.mean(self.divergence(view.out.logits, target))
 
 
-def _received(model: Model, job: Job, x: Tensor) -> Tensor:
+def _received(model: fl.Model, job: fl.Job, x: Tensor) -> Tensor:
     """Log-probabilities of the model the client was sent."""
     return model.reference(job.shared["model"], job.shared["buffers"], x).logits.log_softmax(1)

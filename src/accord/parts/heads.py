@@ -1,6 +1,7 @@
-"""A frozen head with orthonormal rows that reads unit features.
+"""Heads that are not trained with the body: frozen ones, orthonormal ones, and those that stay with the client.
 
-Dong, Zhang, Li, Kung. "SphereFed: hyperspherical federated learning". ECCV 2022, arXiv 2207.09413.
+The frozen head with orthonormal rows that reads unit features is from Dong, Zhang, Li, Kung. "SphereFed: hyperspherical
+federated learning". ECCV 2022, arXiv 2207.09413.
 
     logits = V z / |z|,   V V^T = I [C, C],  no bias
 
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from accord.core.algorithm import Setup
 from accord.core.model import Model
 from accord.core.task import Part
 from accord.core.tensors import Trees
@@ -80,3 +82,13 @@ class FixedHead(Part):
         """The trained model without its head."""
         trained = carry["train"]["model"]
         return {"model": {name: t for name, t in trained.items() if name not in model.head_names}}, {}
+
+
+def personal_head(setup: Setup, name: str) -> frozenset[str]:
+    """The head's names; refused when nothing would be left to federate."""
+    if not setup.model.body_names:
+        raise ConfigError(
+            f"algorithm {name} keeps the head at home, but this network is only a head: nothing would be shared; "
+            "choose a model with hidden layers (such as 2nn), or algorithm local"
+        )
+    return frozenset(setup.model.head_names)

@@ -1,0 +1,120 @@
+"""Judging samples: one by one, and together with others in a mixed order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import accord
+from accord.config import load_config
+from accord.core.model import Out
+from accord.data.federated import FederatedData, Groups, Pool
+from accord.engine.evaluate import client_accuracies, evaluate_global, mixed, retrieval, scores
+
+CPU = torch.device("cpu")
+CLASSES, EACH = 3, 100
+
+
+def sorted_pool() -> Pool:
+    """Inputs that are their label and a position; sorted by class."""
+    y = torch.arange(CLASSES).repeat_interleave(EACH)
+    return Pool(torch.stack([y.float(), torch.arange(len(y)).float()], 1), y)
+
+
+def federation(pool: Pool, clients: int = 5, **changes: Any) -> FederatedData:
+    groups = Groups.of(np.array_split(np.arange(len(pool)), clients))
+    empty = Groups.of([[]] * clients)
+    return FederatedData("sorted", pool, pool, CLASSES, groups, empty, groups, **changes)
+
+
+def gives_the_class_away(x: Tensor) -> Out:
+    """Answers for everyone with the mean label of all that are shown: right for a batch of one class."""
+    guess = x[:, 0].mean().round().long().expand(len(x))
+    logits = torch.nn.functional.one_hot(guess, CLASSES).float()
+    return Out(logits, logits)
+
+
+def right_for_even(x: Tensor) -> Out:
+    """Sample by sample: right where the position is even."""
+    label, place = x[:, 0].long(), x[:, 1].long()
+    logits = torch.nn.functional.one_hot((label + place % 2) % CLASSES, CLASSES).float()
+    return Out(logits, x)
+
+
+def test_accuracy_does_not_depend_on_the_order_of_the_pool() -> None:
+    pool = sorted_pool()
+    order = np.random.default_rng(0).permutation(len(pool))
+    shuffled = Pool(pool.x[order], pool.y[order])
+    apart = evaluate_global(gives_the_class_away, federation(pool), 50, CPU)
+    assert apart["accuracy"] == 1.0, "graphs of one class"
+    for data in (federation(pool), federation(shuffled)):
+        together = evaluate_global(gives_the_class_away, data, 50, CPU, together=True)
+        assert abs(together["accuracy"] - 1 / CLASSES) < 0.05
+
+
+def test_batches_are_mixed_and_answers_come_back_in_place() -> None:
+    pool, seen = sorted_pool(), []
+
+    def watched(x: Tensor) -> Out:
+        seen.append(torch.bincount(x[:, 0].long(), minlength=CLASSES))
+        return right_for_even(x)
+
+    index = np.arange(len(pool))
+    plain = scores(right_for_even, pool, index, 60, CPU)
+    together = scores(watched, pool, index, 60, CPU, together=True)
+    assert plain[0].tolist() == [1.0, 0.0] * (len(pool) // 2)
+    assert all(np.array_equal(a, b) for a, b in zip(plain, together, strict=True))
+    assert len(seen) == 5
+    assert all(int(counts.min()) >= 10 for counts in seen)  # 20 of each class on average
+    assert np.array_equal(mixed(7), mixed(7))
+    assert sorted(mixed(7)) == list(range(7))
+
+
+def test_clients_with_transforms_are_judged_among_one_another_too() -> None:
+    """A transform that marks the client's samples: client 4 holds samples 240 to 299, all of class 2."""
+    pool = sorted_pool()
+
+    def marked(client: int, index: Any, x: Tensor) -> Tensor:
+        assert np.array_equal(index, x[:, 1].long().numpy())
+        return torch.stack([x[:, 0], x[:, 1] + 1000 * client], 1)
+
+    data, owners = federation(pool, transform=marked), []
+
+    def watched(x: Tensor) -> Out:
+        owners.append(len((x[:, 1] // 1000).unique()))
+        return right_for_even(x)
+
+    apart = client_accuracies(watched, data, "test", 60, CPU)
+    assert owners == [1] * 5
+    owners.clear()
+    together = client_accuracies(watched, data, "test", 60, CPU, together=True)
+    assert owners == [5] * 5
+    assert apart.tolist() == together.tolist() == [0.5] * 5
+    plain = client_accuracies(right_for_even, replace(data, transform=None), "test", 60, CPU, together=True)
+    assert plain.tolist() == [0.5] * 5
+
+
+def test_retrieval_keeps_features_beside_their_labels() -> None:
+    data = federation(sorted_pool())
+
+    def features(x: Tensor) -> Out:
+        return Out(x, torch.nn.functional.one_hot(x[:, 0].long(), CLASSES).float())
+
+    assert retrieval(features, data, 64, CPU) == retrieval(features, data, 64, CPU, together=True) == 1.0
+
+
+def test_fedranes_record_has_both_readings(tmp_path: Any) -> None:
+    sets = ["rounds=1", "data.limit=300", "partition.clients=3", "executor=sequential", f"out={tmp_path}"]
+    records = {}
+    for evaluation, other in (("batch", "none"), ("none", "batch")):
+        options = ["algorithm.name=fedrane", f"algorithm.evaluation={evaluation}", f"name={evaluation}"]
+        record = accord.run(load_config(None, [*sets, *options])).metrics[0]
+        assert list(record["readings"]) == [other]
+        records[evaluation] = record
+    for name in ("accuracy", "test_loss"):
+        assert records["batch"][name] == records["none"]["readings"]["batch"][name]
+        assert records["none"][name] == records["batch"]["readings"]["none"][name]
