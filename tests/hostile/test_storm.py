@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from support.zygote import Zygote
 pytestmark = pytest.mark.skipif(
     not can_fork() or not Path("/proc/self/stat").exists(), reason="needs fork, and /proc to see who is left"
 )
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
-    yield made
-    made.close()
 
 
 def test_a_breeze(zygote: Zygote, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SETTINGS = {
     "partition.clients": 6,
     "clients.count": 4,
     "model.name": "mlp",
-    "model.hidden": [8],
+    "model.hidden": [12],
     "local.epochs": 1,
     "evaluate.clients": "false",
     "evaluate.every": 2,
@@ -39,7 +39,7 @@ HUNG = 120.0
 STOPPED = {  # how a run may end that was sent a signal; 0: it was done before it noticed, or the signal was a worker's
     signal.SIGKILL: (0, -9),
     signal.SIGTERM: (0, 143, -15),
-    signal.SIGINT: (0, 130, 1, -2),  # the last two: before the first line of the command, or after its last
+    signal.SIGINT: (0, 130, 1),  # 1: before the first line of the command ("Aborted!")
 }
 
 
@@ -75,7 +75,7 @@ class Storm:
         before = len(self.wrong)
         for number in range(1, 100):
             calm = number > 12  # enough: let it finish
-            if self._attempt(self._command(method, executor, folder), log, executor, 0.0 if calm else seconds) == 0:
+            if self._attempt(self.command(method, executor, folder), log, executor, 0.0 if calm else seconds) == 0:
                 break
         if len(self.wrong) == before:
             self._compare(folder, whole)
@@ -88,19 +88,23 @@ class Storm:
         if method not in self._whole:
             folder = self.place / f"{method}-undisturbed"
             began = time.monotonic()
-            pid = self.zygote.start(*self._command(method, "sequential", folder), log=folder.with_suffix(".log"))
+            pid = self.zygote.start(*self.command(method, "sequential", folder), log=folder.with_suffix(".log"))
             code = self._wait(pid)
             assert code == 0, folder.with_suffix(".log").read_text()
             self._whole[method] = (contents(folder), time.monotonic() - began)
         return self._whole[method]
 
-    def _command(self, method: str, executor: str, folder: Path) -> list[object]:
+    def command(self, method: str, executor: str, folder: Path) -> list[object]:
+        """To start it, or to go on with it."""
         if (folder / "config.toml").exists():
             return ["resume", folder, "-q"]
         if folder.exists():
             shutil.rmtree(folder)  # killed before it began
         sets = [text for key, value in self.settings.items() for text in ("--set", f"{key}={value}")]
-        return [*("run", "-q", "-a", method, "--executor", executor, "--out", self.place, "--name", folder.name), *sets]
+        return [
+            *("run", "-q", "-a", method, "--executor", executor, "--out", folder.parent, "--name", folder.name),
+            *sets,
+        ]
 
     def _attempt(self, command: list[object], log: Path, executor: str, seconds: float) -> int:
         """Start or resume it, kill what is drawn; the exit code."""
@@ -152,8 +156,9 @@ class Storm:
         self._expect(not left, log, f"left processes after {sent}: {left}")
         allowed = (0,) if sent is None else STOPPED[sent]
         self._expect(code in allowed, log, f"exit code {code} after {sent}, not one of {allowed}: {said[-2000:]}")
-        if code in (130, 143):
-            self._expect("stopped: " in said and "Traceback" not in said, log, f"no plain hint: {said[-2000:]}")
+        self._expect("Traceback" not in said, log, f"a traceback after {sent}: {said[-2000:]}")
+        if code == 143:
+            self._expect("stopped: " in said, log, f"no hint how to go on: {said[-2000:]}")
         for other in left:
             os.kill(other, signal.SIGKILL)
         if code is not None:

@@ -5,14 +5,16 @@ Each fork is a process like any other, in a session of its own: it is killed as 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 SRC, TESTS = Path(__file__).parents[2] / "src", Path(__file__).parents[1]
 
@@ -53,13 +55,18 @@ class Zygote:
 
 
 def main() -> None:
-    import accord.engine.run  # noqa: F401
+    with suppress(ImportError):
+        import pydantic  # noqa: F401  # typer looks for it when it reads the arguments
+
+    import accord.engine.run
+    import accord.report  # noqa: F401
     from accord.cli.app import app  # noqa: F401
     from accord.core.methods import ALGORITHMS
     from accord.executors.registry import EXECUTORS
 
     len(ALGORITHMS), len(EXECUTORS)  # imported when they are first looked into
-    sys.modules["matplotlib.figure"] = None  # type: ignore[assignment]  # pictures take longer than the run
+    sys.modules["matplotlib"] = None  # type: ignore[assignment]  # pictures take longer than the run
+    gc.freeze()  # so that the forks' collectors leave shared pages alone
     for line in sys.stdin:
         order = json.loads(line)
         answer: int | None = 0
@@ -70,11 +77,10 @@ def main() -> None:
             answer = os.fork()
             if answer == 0:
                 carry_out(order)
-                return
         print(json.dumps(answer), flush=True)
 
 
-def carry_out(order: dict[str, Any]) -> None:
+def carry_out(order: dict[str, Any]) -> NoReturn:
     from accord.cli import main as accord
 
     os.setsid()
@@ -87,7 +93,18 @@ def carry_out(order: dict[str, Any]) -> None:
     if order["largest_file"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"], resource.RLIM_INFINITY))
     sys.argv = ["accord", *order["argv"]]
-    accord()
+    code = 1
+    try:
+        accord()
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except KeyboardInterrupt:  # before the first line of the command, or after its last
+        code = 130
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # taking the interpreter down piece by piece takes longer than the run
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from typing import Any
 from torch import nn
 
 from accord.config import RunConfig, config_hash, load_config, to_toml
-from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import identity
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
@@ -22,7 +21,6 @@ from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
-from accord.engine.store import ClientStore
 from accord.errors import CheckpointError
 from accord.executors.gpu.precision import numerics
 from accord.observe import Audience, Observer
@@ -89,7 +87,12 @@ def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outc
         executor = federation.executor(audience.client_done_in_round, with_test=evaluator.judges_personal_models)
         try:
             start = federation.exchange(executor, store, 0)
-            state, first = _resumed(federation, snapshot, store) or (federation.first_state(start), 0)
+            if snapshot is None:
+                state, first = federation.first_state(start), 0
+            else:
+                store.restore(snapshot.clients)
+                checkpoints.prune(store)  # it was perhaps killed when it was about to
+                state, first = to_device(snapshot.state, federation.device), snapshot.round
             audience.started(config, folder, config.rounds, first)
             to_clients = partial(federation.exchange, executor, store)
             loop = Loop(algorithm, federation.world, to_clients, evaluator, audience.phase)
@@ -114,14 +117,6 @@ def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outc
         write_atomic(folder / "summary.json", json.dumps(summary, indent=2))
         audience.ended(summary)
         return Outcome(algorithm.export(state), logs.read("metrics"), summary, folder)
-
-
-def _resumed(federation: Federation, snapshot: Snapshot | None, store: ClientStore) -> tuple[State, int] | None:
-    """Where a stopped run goes on: the state, and the rounds that are done."""
-    if snapshot is None:
-        return None
-    store.restore(snapshot.clients)
-    return to_device(snapshot.state, federation.device), snapshot.round
 
 
 def _is_kept(config: RunConfig, round: int) -> bool:
