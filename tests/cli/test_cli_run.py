@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import os
 import signal
 import sys
@@ -157,6 +158,11 @@ def test_clients_that_were_left_out_are_named_however_quiet(
         result = accord(*command)
         assert result.exit_code == 0
         assert said in result.stderr.splitlines()
+    compare = ("compare", "-q", "--algorithms", "fedprox", "--seeds", "4", "--out", "o")
+    accord(*compare)
+    (path,) = Path("o").rglob("summary.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "left_out": left_out}))
+    assert said in accord(*compare).stderr
     left_out.clear()
     assert "left out" not in accord("resume", "runs/fedavg-s0").output
 
