@@ -44,7 +44,7 @@ from accord.engine.checkpoint import to_device
 from accord.engine.exchange import LocalExchange, Policy
 from accord.engine.identity import Identity, identity
 from accord.engine.store import ClientStore
-from accord.executors import make_executor
+from accord.executors import choose, make_executor
 
 
 def _unobserved(done: int, total: int) -> None:
@@ -72,6 +72,7 @@ class Federation:
             divided = judged_on_validation(divided)
         made = build_model(config, divided.facts, model, device)
         algorithm = build_algorithm(config, build_setup(config, divided.facts, made))
+        choose(config.executor, device, len(divided.facts.members))  # says why, where it cannot be had here
         return cls(algorithm, divided, made, config)
 
     @property
