@@ -35,7 +35,7 @@ from accord.core.types import Batch, Carry, Job
 from accord.parts.bounds import one_of, whole
 from accord.parts.losses import CrossEntropy
 from accord.parts.orthonormal import FixedHead
-from accord.parts.personal import batch_gradient, needs_body
+from accord.parts.personal import batch_gradient, needs_body, needs_free_head
 from accord.settings import AtLeast, Search
 
 Tuned = Literal["head", "all"]
@@ -85,6 +85,8 @@ def fedbabu(
     whole(AtLeast(0), tune_epochs=tune_epochs)
     one_of(get_args(Tuned), tune=tune)
     needs_body(setup, "fedbabu")
+    if tune == "head":
+        needs_free_head(setup, "fedbabu")
     tuned = FineTuned(tune_epochs, tune, setup.optimizer, setup.plan.batch_size, setup.clip)
     local = setup.local(CrossEntropy(), FixedHead(), tuned, frozen=frozenset(setup.model.head_names))
     return setup.method(local, {"model": Mean(), "buffers": Mean()})

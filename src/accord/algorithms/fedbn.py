@@ -26,14 +26,14 @@ from accord.parts.losses import CrossEntropy
 
 
 def norm_layers(model: Model) -> frozenset[str]:
-    """Names of all parameters and buffers of the normalisation layers."""
+    """Names of all parameters and buffers of the normalisation layers, as far as they move."""
     buffers = {
         f"{prefix}.{leaf}" if prefix else leaf
         for prefix, module in model.network.named_modules()
         if isinstance(module, NORM_LAYERS)
         for leaf, _ in module.named_buffers(recurse=False)
     }
-    return frozenset(model.norm_names) | buffers
+    return frozenset(model.norm_names) | (buffers & set(model.buffer_names))
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def fedbn(setup: Setup) -> Method:
     names = norm_layers(setup.model)
     if not names:
         raise ConfigError(
-            "algorithm fedbn keeps normalisation layers at home, but this network has none with values of its own; "
+            "algorithm fedbn keeps normalisation layers at home, but this network has none with values that move; "
             "choose one that has (such as resnet18), or algorithm fedavg"
         )
     local = setup.local(CrossEntropy(), personal=names)

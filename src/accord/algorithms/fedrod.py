@@ -31,7 +31,7 @@ from accord.core.tensors import Tree, Trees
 from accord.core.types import Carry, Job
 from accord.parts.bounds import within
 from accord.parts.losses import CrossEntropy, cross_entropy
-from accord.parts.personal import needs_linear_head
+from accord.parts.personal import needs_free_head, needs_linear_head
 from accord.settings import POSITIVE
 
 
@@ -90,6 +90,7 @@ def fedrod(
     """Average models with a balanced generic head; every client adds a personal one."""
     within(POSITIVE, eps=eps)
     needs_linear_head(setup, "fedrod")
+    needs_free_head(setup, "fedrod")
     generic: Part = BalancedSoftmax(eps) if balanced else CrossEntropy()
     local = setup.local(generic, PersonalHead(setup.model.head_names))
     return setup.method(local, {"model": Mean(), "buffers": Mean()})

@@ -1,7 +1,7 @@
 """What a run was made of, so that it goes on with the same data and the same network or not at all.
 
 `identity.json` in the run's folder holds a name, counts and digests of the data, the structure of the network and what
-it computes for one fixed input. The weights are not compared: they are the checkpoint's.
+it computes for one fixed input. Weights are not compared, they are the checkpoint's; those that its owner froze are.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from accord.core.given import fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
 from accord.engine.files import write_atomic
@@ -57,7 +58,7 @@ def network_identity(network: nn.Module, sample_shape: tuple[int, ...]) -> Ident
     """Its layers and parameters, and the answers of a copy with weights that depend on nothing but their names."""
     layers = [f"{name}: {type(m).__name__}({m.extra_repr()})" for name, m in network.named_modules() if name]
     values = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in network.state_dict().items()]
-    return {"layers": layers, "values": values, "answers": _answers(network, sample_shape)}
+    return {"layers": layers, "values": values, "fixed": _fixed(network), "answers": _answers(network, sample_shape)}
 
 
 def keep(folder: Path, found: Identity) -> None:
@@ -133,6 +134,14 @@ def _answers(network: nn.Module, sample_shape: tuple[int, ...]) -> list[float | 
         logits: Tensor = cast(Classifier, probe).logits_and_features(x, None)[0]
     flat = logits.flatten()[:SHOWN]
     return [round(float(v), 6) if math.isfinite(v) else None for v in flat]
+
+
+def _fixed(network: nn.Module) -> list[str]:
+    """What its owner froze, values included: no checkpoint holds them."""
+    names = fixed_parameters(network) | fixed_buffers(network)
+    tensors = [*network.named_parameters(), *network.named_buffers()]
+    values = [f"{name} {_digest(_bytes(t.reshape(-1)))[:16]}" for name, t in tensors if name in names]
+    return [*sorted(fixed_layers(network)), *values]
 
 
 def _pool(pool: Pool) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ class UnitHead(nn.Module):
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         self.in_features = weight.shape[1]
-        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.weight = nn.Parameter(weight)
 
     def forward(self, features: Tensor) -> Tensor:
         """[B, C] logits in [-1, 1]."""
@@ -47,6 +47,12 @@ def orthonormal_head(model: Model) -> Model:
         raise ConfigError(
             f"a frozen orthonormal head takes the place of one linear layer, but the head {name!r} of this "
             f"model is a {type(head).__name__}; name the last linear layer as the head"
+        )
+    if model.head_is_frozen or not model.body_names:
+        raise ConfigError(
+            "a frozen orthonormal head takes the place of the network's own, and the body is trained under it, but "
+            f"here {'that head is frozen' if model.head_is_frozen else 'no body is trained'}; unfreeze it "
+            "(requires_grad = True), choose a model with hidden layers, or use no orthonormal head"
         )
     classes, features = head.weight.shape
     if classes > features:

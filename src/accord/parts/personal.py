@@ -50,11 +50,25 @@ class OwnModel(Part):
 
 
 def needs_body(setup: Setup, name: str) -> None:
-    """Refuse a network that is nothing but its head."""
+    """Refuse a network of which nothing but the head is trained."""
     if not setup.model.body_names:
         raise ConfigError(
-            f"algorithm {name} treats body and head apart, but this network is only a head; "
+            f"algorithm {name} treats body and head apart, but this network {bodiless(setup.model)}; "
             "choose a model with hidden layers (such as 2nn)"
+        )
+
+
+def bodiless(model: Model) -> str:
+    """Why nothing but the head is trained."""
+    return "has a frozen body" if model.frozen_names else "is only a head"
+
+
+def needs_free_head(setup: Setup, name: str) -> None:
+    """Refuse a head that its owner has frozen."""
+    if setup.model.head_is_frozen:
+        raise ConfigError(
+            f"algorithm {name} trains a head for every client, but the head of this network is frozen "
+            "(requires_grad = False); unfreeze it, or choose a method that treats all layers alike"
         )
 
 
