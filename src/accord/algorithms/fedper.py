@@ -23,8 +23,8 @@ def personal_head(setup: Setup, name: str) -> frozenset[str]:
     """The head's names; refused when nothing would be left to federate."""
     if not setup.model.body_names:
         raise ConfigError(
-            f"algorithm {name} keeps the head at home, but this network {bodiless(setup.model)}: nothing would be shared; "
-            "choose a model with hidden layers (such as 2nn), or algorithm local"
+            f"algorithm {name} keeps the head at home, but this network {bodiless(setup.model)}: nothing would be "
+            "shared; choose a model with hidden layers (such as 2nn), or algorithm local"
         )
     needs_free_head(setup, name)
     return frozenset(setup.model.head_names)

@@ -6,6 +6,8 @@ in evaluation mode as a whole, as loading a pretrained one often leaves it, says
 
 from __future__ import annotations
 
+import copy
+
 from torch import Tensor, jit, nn
 from torch.nn.parameter import is_lazy
 
@@ -18,11 +20,11 @@ def check_usable(network: nn.Module) -> None:
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
         problem = _unfit(tensor)
         if problem:
-            raise ConfigError(f"{name!r} of {type(network).__name__} {problem}")
+            raise ConfigError(f"{name!r} of the network {name_of(network)} {problem}")
     if all(not parameter.requires_grad for parameter in network.parameters()):
         raise ConfigError(
-            f"{type(network).__name__} has nothing to train: it has no parameters, or all of them are frozen; set "
-            "requires_grad = True for those that are to be trained"
+            f"the network {name_of(network)} has nothing to train: it has no parameters (quantised layers have none), "
+            "or all of them are frozen; set requires_grad = True for those that are to be trained"
         )
 
 
@@ -34,6 +36,17 @@ def check_ordinary(network: nn.Module) -> None:
                 f"{_called(name, network)} is compiled by torch.jit, which does not let its parameters be exchanged: "
                 "give the ordinary module it was made from"
             )
+
+
+def name_of(network: nn.Module) -> str:
+    """What its owner calls it: the class, seen through a wrapper."""
+    return type(getattr(network, "module", network)).__name__
+
+
+def duplicate(network: nn.Module) -> nn.Module:
+    """A copy, also of one whose layers keep a result of their last forward (torch's older weight and spectral norm)."""
+    results = (value for module in network.modules() for value in vars(module).values() if isinstance(value, Tensor))
+    return copy.deepcopy(network, {id(value): value.detach().clone() for value in results if not value.is_leaf})
 
 
 def fixed_parameters(network: nn.Module) -> frozenset[str]:
@@ -59,6 +72,8 @@ def _unfit(tensor: Tensor) -> str:
             "has no shape yet (a lazy layer, such as LazyLinear): call the network once on a batch of inputs before "
             "giving it"
         )
+    if tensor.is_meta:
+        return "has no values (it is on the meta device): give the network with its values, on the CPU"
     if tensor.is_quantized:
         return "is quantised, and quantised numbers cannot be trained or averaged: give the network in float32"
     if tensor.layout is not Tensor().layout:
@@ -69,4 +84,4 @@ def _unfit(tensor: Tensor) -> str:
 
 
 def _called(name: str, network: nn.Module) -> str:
-    return f"the submodule {name!r}" if name else f"the network {type(network).__name__}"
+    return f"the submodule {name!r}" if name else f"the network {name_of(network)}"

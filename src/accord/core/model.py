@@ -7,7 +7,6 @@ one in evaluation mode, so that a frozen model's forward can never write a runni
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, cast
@@ -18,7 +17,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from accord.core.given import check_usable, fixed_buffers, fixed_layers, fixed_parameters
+from accord.core.given import check_usable, duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.tensors import Tree, is_stacked, ordered
 from accord.errors import ConfigError
 
@@ -137,7 +136,7 @@ class Model:
                 'wrap it, e.g. accord.models.adapt(module, head="fc")'
             )
         check_usable(network)
-        network = copy.deepcopy(network).to(device)
+        network = duplicate(network).to(device)
         self.device = torch.device(device)
         self.bf16, self.channels_last, self.compiled, self.layers = bf16, channels_last, compiled, layers
         self.network = network  # the template
@@ -173,7 +172,7 @@ class Model:
 
     def _copied(self) -> nn.Module:
         """To compute with: gradients are asked of the values put in the place of its own."""
-        network = copy.deepcopy(self.network).requires_grad_(False)
+        network = duplicate(self.network).requires_grad_(False)
         if self.channels_last:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         still = fixed_layers(network)
@@ -282,7 +281,7 @@ class Model:
 
     def module(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
         """An ordinary trained `nn.Module` in evaluation mode, for the user to keep; frozen values as they were."""
-        network = copy.deepcopy(self.network).cpu()
+        network = duplicate(self.network).cpu()
         network.load_state_dict({k: v.cpu() for k, v in {**params, **buffers}.items()}, strict=False)
         return network.eval()
 

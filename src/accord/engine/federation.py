@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -43,7 +43,9 @@ from accord.engine.checkpoint import to_device
 from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange, Policy
 from accord.engine.identity import Identity, identity
+from accord.engine.planned import check_steps
 from accord.engine.store import ClientStore
+from accord.engine.trial import trains_on_one, try_network
 from accord.executors import make_executor
 
 
@@ -71,8 +73,16 @@ class Federation:
         if config.evaluate.split == "validation":
             divided = judged_on_validation(divided)
         made = build_model(config, divided.facts, model, device)
+        try_network(made, divided)
         algorithm = build_algorithm(config, build_setup(config, divided.facts, made))
-        return cls(algorithm, divided, made, config)
+        return cls(algorithm, divided, made, config)._looked_over()
+
+    def _looked_over(self) -> Federation:
+        """Itself, if its clients can take the steps they will be asked for, with a note where some cannot."""
+        on_one = partial(trains_on_one, self.model, self.data)
+        remarks = check_steps(self.algorithm, self.facts, self.config.clients.tolerate, on_one)
+        note = "; ".join([*([self.data.note] if self.data.note else []), *remarks])
+        return replace(self, data=replace(self.data, note=note)) if remarks else self
 
     @property
     def device(self) -> torch.device:

@@ -6,7 +6,6 @@ it computes for one fixed input. Weights are not compared, they are the checkpoi
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import math
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from accord.core.given import fixed_buffers, fixed_layers, fixed_parameters
+from accord.core.given import duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
 from accord.engine.files import write_atomic
@@ -34,7 +33,8 @@ Identity = dict[str, Any]
 
 def identity(data: FederatedData, model: Model) -> Identity:
     """Of a federation's data and network."""
-    return {"data": data_identity(data), "network": network_identity(model.network, data.sample_shape)}
+    whole = data.train_pool.take(np.zeros(0, np.int64))[0].dtype == torch.int64
+    return {"data": data_identity(data), "network": network_identity(model.network, data.sample_shape, whole)}
 
 
 def data_identity(data: FederatedData) -> Identity:
@@ -54,11 +54,16 @@ def data_identity(data: FederatedData) -> Identity:
     }
 
 
-def network_identity(network: nn.Module, sample_shape: tuple[int, ...]) -> Identity:
+def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: bool = False) -> Identity:
     """Its layers and parameters, and the answers of a copy with weights that depend on nothing but their names."""
     layers = [f"{name}: {type(m).__name__}({m.extra_repr()})" for name, m in network.named_modules() if name]
     values = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in network.state_dict().items()]
-    return {"layers": layers, "values": values, "fixed": _fixed(network), "answers": _answers(network, sample_shape)}
+    return {
+        "layers": layers,
+        "values": values,
+        "fixed": _fixed(network),
+        "answers": _answers(network, sample_shape, whole),
+    }
 
 
 def keep(folder: Path, found: Identity) -> None:
@@ -120,16 +125,20 @@ def _near(was: object, now: list[float | None]) -> bool:
     return True
 
 
-def _answers(network: nn.Module, sample_shape: tuple[int, ...]) -> list[float | None]:
-    """A few outputs for inputs and weights drawn from a fixed seed; None where they are no finite numbers."""
+def _answers(network: nn.Module, sample_shape: tuple[int, ...], whole: bool) -> list[float | None]:
+    """A few outputs for inputs and weights drawn from a fixed seed; None where they are no finite numbers.
+
+    Inputs that are `whole` numbers are token ids, of which there are at least two.
+    """
     generator = torch.Generator().manual_seed(0)
-    probe = copy.deepcopy(network).cpu().float().eval()
+    probe = duplicate(network).cpu().float().eval()
     for _, tensor in sorted(probe.state_dict().items()):
         if tensor.is_floating_point():
             scale = 1 / math.sqrt(max(tensor[0].numel(), 1)) if tensor.dim() > 1 else 0.1
             drawn = torch.rand(tensor.shape, generator=generator)
             tensor.copy_(scale * (2 * drawn - 1) if tensor.dim() > 1 else 1 + scale * drawn)
     x = torch.rand((PROBES, *sample_shape), generator=generator)
+    x = x.round().long() if whole else x
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         logits: Tensor = cast(Classifier, probe).logits_and_features(x, None)[0]
     flat = logits.flatten()[:SHOWN]
@@ -152,7 +161,7 @@ def _pool(pool: Pool) -> Iterator[bytes]:
 
 def _bytes(tensor: Tensor) -> Iterator[bytes]:
     """A piece at a time, so that a large pool is never copied whole."""
-    for piece in tensor.detach().split(4096):
+    for piece in torch.split(tensor.detach(), 4096):
         yield piece.cpu().contiguous().view(torch.uint8).numpy().tobytes() if piece.numel() else b""
 
 

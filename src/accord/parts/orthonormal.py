@@ -10,12 +10,12 @@ trained or averaged: all clients place their classes in the same directions from
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from accord.core.given import duplicate
 from accord.core.model import Model
 from accord.core.task import Part
 from accord.core.tensors import Trees
@@ -40,7 +40,7 @@ class UnitHead(nn.Module):
 
 def orthonormal_head(model: Model) -> Model:
     """The model with its linear head replaced. Train it with `frozen=frozenset(model.head_names)`."""
-    network = copy.deepcopy(model.network)
+    network = duplicate(model.network)
     name = model.head_prefix.removesuffix(".")
     head = network.get_submodule(name)
     if not isinstance(head, nn.Linear):
