@@ -46,6 +46,7 @@ from accord.engine.identity import Identity, identity
 from accord.engine.planned import check_steps
 from accord.engine.store import ClientStore
 from accord.engine.trial import trains_on_one, try_network
+from accord.errors import ConfigError, DataError
 from accord.executors import make_executor
 
 
@@ -67,6 +68,10 @@ class Federation:
         cls, config: RunConfig, data: FederatedData | Dataset | None = None, model: nn.Module | None = None
     ) -> Federation:
         """From a configuration; `data` and `model` replace its own, for data and networks that have no name."""
+        if data is not None and not isinstance(data, FederatedData | Dataset):
+            raise DataError(f"data must be made with accord.from_arrays(x, y) or its like, not a {type(data).__name__}")
+        if model is not None and not isinstance(model, nn.Module):
+            raise ConfigError(f"model must be a torch.nn.Module, not a {type(model).__name__}")
         device = choose_device(config.device)
         divided = data if isinstance(data, FederatedData) else build_data(config, data)
         check_data(divided)
