@@ -154,8 +154,8 @@ class Adapted(nn.Module):
 def adapt(module: nn.Module, head: str, maps: str | None = None, example: Tensor | None = None) -> Adapted:
     """Use `module` as a network. `head` and `maps` are names of submodules, e.g. "fc" or "classifier.6".
 
-    Parameters with `requires_grad=False` are not trained, and submodules in evaluation mode stay in it (a module that is
-    in evaluation mode as a whole is trained as a whole).
+    Parameters with `requires_grad=False` are not trained, and submodules in evaluation mode stay in it (a module that
+    is in evaluation mode as a whole is trained as a whole).
 
     With an `example` batch of inputs a dry run finds mistakes now, otherwise they are found at the first use.
     """
