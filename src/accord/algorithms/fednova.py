@@ -63,5 +63,7 @@ def fednova(setup: Setup) -> Method:
     optimizer = setup.optimizer
     if not isinstance(optimizer, SGD):
         raise ConfigError("algorithm fednova needs local.optimizer = 'sgd': it counts how often a gradient was applied")
+    if setup.keeps_optimizer:
+        raise ConfigError("algorithm fednova needs local.optimizer_state = 'fresh': it counts from the round's start")
     rules: dict[str, Aggregator] = {"model": Normalised(optimizer.momentum, optimizer.nesterov), "buffers": Mean()}
     return setup.method(setup.local(CrossEntropy()), rules)

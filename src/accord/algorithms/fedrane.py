@@ -149,6 +149,7 @@ def fedrane(
             setup.clip,
             frozen,
             forward=relations.forward,
+            keeps_optimizer=setup.keeps_optimizer,
             relations=relations,
             evaluation=evaluation,
             graph_size=graph_size,

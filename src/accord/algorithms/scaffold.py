@@ -87,6 +87,8 @@ def scaffold(
     """Average models whose gradients were corrected by control variates."""
     if not isinstance(setup.optimizer, SGD):
         raise ConfigError("algorithm scaffold needs local.optimizer = 'sgd': its control variates divide by lr")
+    if setup.keeps_optimizer:
+        raise ConfigError("algorithm scaffold needs local.optimizer_state = 'fresh': c_k holds a round's gradients")
     mean: Aggregator = Mean("uniform")
     model_rule = mean if server_lr == 1 else ServerOptimizer(FedAvgM(lr=server_lr, beta=0.0), mean)
     parts = (CrossEntropy(), ControlVariates(setup.optimizer.momentum, setup.num_clients))

@@ -208,6 +208,7 @@ class Setup:
     rounds: int
     clip: float = 0.0
     free_last_batch: bool = True  # the user left the last-batch policy to us
+    keeps_optimizer: bool = False  # clients keep its state over rounds
 
     def coupled(self) -> Setup:
         """For losses that compare the samples of a batch: no short last batch, unless the user asked for one."""
@@ -215,7 +216,9 @@ class Setup:
 
     def local(self, *parts: Part, **changes: Any) -> LocalTraining:
         """A training task of these parts with the shared local settings."""
-        task = LocalTraining(self.model, check_parts(parts), self.optimizer, self.plan, self.clip)
+        task = LocalTraining(
+            self.model, check_parts(parts), self.optimizer, self.plan, self.clip, keeps_optimizer=self.keeps_optimizer
+        )
         return replace(task, **changes) if changes else task
 
     def method(self, local: LocalTraining, aggregate: Mapping[str, Aggregator]) -> Method:

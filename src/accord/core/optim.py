@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -129,6 +130,16 @@ class Adam:
             second = state["second"][name].mul_(self.betas[1]).addcmul_(grad, grad, value=1 - self.betas[1])
             denominator = (second / correction2).sqrt_().add_(self.eps)
             param.addcmul_(first / denominator, lr / correction1, value=-1)
+
+
+def in_one(states: Mapping[str, Trees]) -> Tree:
+    """The optimizer states of several trees as one tree: `model.velocity.conv1.weight`."""
+    return {
+        f"{tree}.{kind}.{name}": tensor
+        for tree, state in states.items()
+        for kind, tensors in state.items()
+        for name, tensor in tensors.items()
+    }
 
 
 def clip_by_norm(grads: Tree, limit: float) -> Tree:

@@ -17,12 +17,13 @@ from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam, Optimizer, Schedule
 from accord.core.plan import Plan
+from accord.core.task import LocalTraining
 from accord.core.tensors import finite
 from accord.data.datasets import load_dataset
 from accord.data.federate import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
 from accord.errors import ConfigError, DataError
-from accord.models import MODELS
+from accord.models import MODELS, initialise
 from accord.sampling import Cyclic, Uniform, Weighted
 
 if TYPE_CHECKING:
@@ -128,10 +129,16 @@ def build_model(config: RunConfig, data: FederatedData, network: nn.Module | Non
         "compiled": config.compile,
     }
     if network is not None:
+        if config.model.init != "torch":
+            raise ConfigError(
+                f"model.init = {config.model.init!r} is for networks chosen by name, and yours keeps the weights it "
+                "came with: set model.init to torch, or call accord.models.initialise on it yourself"
+            )
         return Model(network, device, **form)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Key(config.seed).number("model"))
         made = MODELS[config.model.name](data.sample_shape, data.num_classes, **config.model.options)
+        initialise(made, config.model.init)
     return Model(made, device, **form)
 
 
@@ -152,6 +159,7 @@ def build_setup(config: RunConfig, data: FederatedData, model: Model) -> Setup:
         rounds=config.rounds,
         clip=local.clip,
         free_last_batch=free,
+        keeps_optimizer=local.optimizer_state == "kept",
     )
 
 
@@ -174,4 +182,18 @@ def _sampler(config: RunConfig, members: int) -> Sampler:
 
 def build_algorithm(config: RunConfig, setup: Setup) -> Algorithm:
     """The named method with its own settings."""
-    return ALGORITHMS[config.algorithm.name](setup, **config.algorithm.options)
+    algorithm = ALGORITHMS[config.algorithm.name](setup, **config.algorithm.options)
+    if setup.keeps_optimizer:
+        _check_one_optimizer(config.algorithm.name, algorithm)
+    return algorithm
+
+
+def _check_one_optimizer(name: str, algorithm: Algorithm) -> None:
+    """A client keeps the state of one optimizer, so one of its tasks must train the model, and by the usual way."""
+    training = [task for task in algorithm.tasks.values() if isinstance(task, LocalTraining)]
+    if len(training) != 1 or not training[0].keeps_optimizer:
+        raise ConfigError(
+            f"local.optimizer_state = 'kept' does not fit algorithm {name}, as it is set: "
+            f"{'its clients train more than one model in a round' if len(training) > 1 else 'it trains in its own way'}"
+            "; set optimizer_state to fresh"
+        )

@@ -3,6 +3,7 @@
 from accord.models import cct, cnn, mlp, resnet, vgg
 from accord.models.adapt import Adapted, adapt
 from accord.models.describe import Layer, count_parameters, layers, table
+from accord.models.initialisation import initialise
 from accord.models.network import Classifier, Network
 from accord.models.registry import MODELS
 
@@ -16,6 +17,7 @@ __all__ = [
     "cct",
     "cnn",
     "count_parameters",
+    "initialise",
     "layers",
     "mlp",
     "resnet",
