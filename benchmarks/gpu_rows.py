@@ -7,7 +7,7 @@ A plan lists experiments; each has an `id`, the settings (`sets`) all of its row
 what is different. `run` takes the rows in the order of the file, as many at once as `jobs` says, each in a process of
 its own; it reads the plan again before every start, so rows may be added, reordered or marked `skip = true` meanwhile.
 When the minutes are over, or at Ctrl-C, what is running is stopped, and the same command goes on from the last
-checkpoints. `collect` writes one JSON file per row, finished or not: evaluations, settings, versions, hardware, seconds.
+checkpoints. `collect` writes a JSON file per row, finished or not: evaluations, settings, versions, hardware, seconds.
 """
 
 from __future__ import annotations
