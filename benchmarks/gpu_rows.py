@@ -4,10 +4,11 @@
     python benchmarks/gpu_rows.py collect PLAN.toml --runs DIR --out results
 
 A plan lists experiments; each has an `id`, the settings (`sets`) all of its rows share, and its rows: a `name` and
-what is different. `run` takes the rows in the order of the file, as many at once as `jobs` says, each in a process of
-its own; it reads the plan again before every start, so rows may be added, reordered or marked `skip = true` meanwhile.
-When the minutes are over, or at Ctrl-C, what is running is stopped, and the same command goes on from the last
-checkpoints. `collect` writes a JSON file per row, finished or not: evaluations, settings, versions, hardware, seconds.
+what is different. `run` takes the rows in the order of their `turn` (0 unless given) and of the file, as many at once
+as `jobs` says, each in a process of its own; it reads the plan again before every start, so rows may be added,
+reordered or marked `skip = true` meanwhile. When the minutes are over, or when it is told to end, what is running is
+stopped, and the same command goes on from the last checkpoints. `collect` writes a JSON file per row, finished or not:
+evaluations, settings, versions, hardware, seconds.
 """
 
 from __future__ import annotations
@@ -49,14 +50,18 @@ class Row:
 
 
 def rows_of(plan: Path) -> list[Row]:
-    """All rows, in the order of the file."""
+    """All rows, in the order of their turns."""
     found = tomllib.loads(plan.read_text(encoding="utf-8"))
     common = found.get("sets", [])
-    return [
-        Row(one["id"], row["name"], (*common, *one.get("sets", []), *row.get("sets", [])), row.get("skip", False))
+    rows = [
+        (
+            row.get("turn", 0),
+            Row(one["id"], row["name"], (*common, *one.get("sets", []), *row.get("sets", [])), row.get("skip", False)),
+        )
         for one in found["experiment"]
         for row in one["row"]
     ]
+    return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
 
 
 def carry_out(row: Row, runs: Path) -> None:
@@ -64,15 +69,20 @@ def carry_out(row: Row, runs: Path) -> None:
     from accord.config import load_config
     from accord.engine.run import resume, run
 
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
     folder = row.folder(runs)
     if (folder / "config.toml").is_file():
         resume(folder)
     else:
         run(load_config(None, [*row.sets, f"out={folder.parent}", f"name={folder.name}"]))
+
+
+def end_when_told() -> None:
+    """A request to terminate is taken as Ctrl-C is: with everything that is written at the end."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 class Desk:
@@ -249,6 +259,7 @@ def main() -> None:
     parser.add_argument("--row")
     parser.add_argument("--note", default="", help="a remark on the hardware, e.g. how many runs shared it")
     given = parser.parse_args()
+    end_when_told()
     if given.command == "one":
         (row,) = [row for row in rows_of(given.plan) if f"{row.experiment}/{row.name}" == given.row]
         carry_out(row, given.runs)

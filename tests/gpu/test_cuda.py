@@ -31,6 +31,7 @@ def test_cuda_agrees_with_the_cpu(name: str, float64: None) -> None:
         assert torch.allclose(value, other.cpu(), rtol=1e-6, atol=1e-8), leaf
 
 
+@pytest.mark.filterwarnings("ignore", "error:task .* cannot be")  # torch's compiler warns of its own choices
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "moon", "fedcm"])
 def test_a_kept_optimizer_side_by_side_agrees_with_the_cpu(name: str, compiled: bool, float64: None) -> None:
