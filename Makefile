@@ -23,9 +23,10 @@ demo: $(READY)  ## train FedAvg and SCAFFOLD on non-IID digits, two seeds, and c
 
 test: lint types unit  ## everything CI runs: ruff, mypy, pytest with coverage
 
-lint: $(READY)  ## ruff: lint and format
+lint: $(READY)  ## ruff: lint and format; import-linter: who may know whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	PYTHONPATH=src $(BIN)/lint-imports --no-logo
 
 types: $(READY)  ## mypy, strict
 	$(BIN)/mypy

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 
 from accord.aggregate.nash import gram_matrix, solve_bargaining
+from accord.client import Answer, Request
 from accord.config import load_config
 from accord.core.methods import ALGORITHMS
 from accord.core.types import Replies, Result
-from accord.engine.client import Answer, Request
 from accord.engine.federation import Federation
 from accord.engine.files import write_atomic
 from accord.engine.logs import versions

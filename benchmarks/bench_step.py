@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from accord.client import Executor, Request, Site, Work
 from accord.core.algorithm import Setup
 from accord.core.keys import Key
 from accord.core.methods import ALGORITHMS
@@ -31,7 +32,6 @@ from accord.core.model import Model
 from accord.core.optim import SGD, Schedule
 from accord.core.plan import Plan
 from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.client import Executor, Request, Site, Work
 from accord.engine.logs import versions
 from accord.executors.gpu.batched import Batched
 from accord.executors.gpu.precision import numerics

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from accord.data import federate, from_arrays, from_huggingface, from_torch, load_dataset
     from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume, run
+    from accord.measures import Metric, metric
     from accord.models import adapt
     from accord.observe import Observer
     from accord.study.comparison import compare
@@ -27,6 +28,7 @@ __all__ = [
     "ALGORITHMS",
     "ComparisonResult",
     "Federation",
+    "Metric",
     "Observer",
     "Outcome",
     "RunConfig",
@@ -41,6 +43,7 @@ __all__ = [
     "from_torch",
     "load_config",
     "load_dataset",
+    "metric",
     "resume",
     "run",
     "tune",
@@ -53,6 +56,7 @@ _HOMES = {
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_torch", "load_dataset"),
     "accord.engine.federation": ("Federation",),
     "accord.engine.run": ("Outcome", "resume", "run"),
+    "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),
     "accord.observe": ("Observer",),
     "accord.study.comparison": ("compare",),

@@ -112,9 +112,9 @@ def test_a_bad_setting_from_python_is_refused_as_one_from_a_file(name: str) -> N
     setup, factory = setup_for(name), ALGORITHMS[name]
     for setting in settings_of(factory).values():
         for value in wrong_values(setting):
-            with pytest.raises(fl.ConfigError, match=f"algorithm {name}: {setting.name} = "):
+            with pytest.raises(fl.ConfigError, match=f"algorithm {name!r}: {setting.name} = "):
                 factory(setup, **{setting.name: value})
-    with pytest.raises(fl.ConfigError, match=f"algorithm {name} has no setting 'nonsense'"):
+    with pytest.raises(fl.ConfigError, match=f"algorithm {name!r} has no setting 'nonsense'"):
         factory(setup, nonsense=1)
 
 

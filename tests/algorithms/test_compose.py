@@ -110,7 +110,7 @@ def test_what_is_refused(parts: tuple[str, ...], says: str) -> None:
 def test_parts_are_a_list_of_names() -> None:
     setup = tiny_setup(tiny_data(), tiny_model())
     for parts in ("mixup", (Decorrelation(),), (3,)):
-        with pytest.raises(ConfigError, match=r"algorithm compose: parts = .*list of"):
+        with pytest.raises(ConfigError, match=r"algorithm 'compose': parts = .*list of"):
             compose(setup, parts=parts)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="listed by name"):
             build_parts(setup, parts)  # type: ignore[arg-type]

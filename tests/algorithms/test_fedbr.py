@@ -79,7 +79,7 @@ def pseudo_data(run: TinyRun, round: int, clients: list[int], size: int, means: 
     made = []
     for k, count in zip(clients, counts, strict=True):
         x, y = samples(run, k)
-        draws = run.key.at("noise.contribute", round, k).random((1, 2, size, means))[0, 1]
+        draws = run.key.client(k).at("noise.contribute", round).random((1, 2, size, means))[0, 1]
         made += [x[np.floor(draws[i] * len(y)).astype(int)].mean(0) for i in range(count)]
     return torch.stack(made)
 
@@ -113,7 +113,7 @@ class Reference:
         o, run = self.o, self.run
         x, y = samples(run, k)
         batches = run.batches(k, "train", round)
-        rng = run.key.at("noise.train", round, k)
+        rng = run.key.client(k).at("noise.train", round)
         if o["mixup"]:
             shares = rng.beta(o["mixup"], o["mixup"], len(batches))
             keys = rng.random((len(batches), max(map(len, batches))))

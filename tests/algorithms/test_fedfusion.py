@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedfusion import FusionMethod, fedfusion, fuse, init_fusion
+from accord.client import Request, Site, Work, run_client
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.task import Corner, Part
 from accord.core.types import Batch, Job, Replies
-from accord.engine.client import Request, Site, Work, run_client
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
 from accord.models import adapt

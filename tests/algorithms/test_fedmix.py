@@ -27,7 +27,7 @@ def exchanged(run: TinyRun, size: int) -> tuple[Tensor, Tensor]:
     xs, ys = [], []
     for k in range(4):
         x, y = samples(run, k)
-        order = run.key.at("order.means", 0, k).permutation(SIZES[k])
+        order = run.key.client(k).at("order.means", 0).permutation(SIZES[k])
         for left in range(0, SIZES[k] - size + 1, size):
             rows = order[left : left + size]
             xs.append(x[rows].mean(0))
@@ -43,7 +43,7 @@ def reference_rounds(run: TinyRun, size: int, loss: Loss) -> Params:
         for k in cohort:
             x, y = samples(run, k)
             batches = run.batches(k, "train", round)
-            draws = run.key.at("noise.train", round, k).random((len(batches), max(map(len, batches))))
+            draws = run.key.client(k).at("noise.train", round).random((len(batches), max(map(len, batches))))
             p = dict(w)
             for rows, numbers in zip(batches, draws, strict=True):
                 picks = [int(u * len(xbar)) for u in numbers[: len(rows)]]

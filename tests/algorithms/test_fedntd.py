@@ -110,7 +110,7 @@ def test_with_mixup_the_teacher_sees_the_mixed_samples(float64: None) -> None:
     w = dict(run.state["model"])
     x, y = samples(run, 1)
     batches = run.batches(1, "train", 0)
-    rng = run.key.at("noise.train", 0, 1)
+    rng = run.key.client(1).at("noise.train", 0)
     shares, keys = rng.beta(0.6, 0.6, len(batches)), rng.random((len(batches), 4))
     params = dict(w)
     for share, key, rows in zip(shares, keys, batches, strict=True):

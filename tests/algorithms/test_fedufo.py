@@ -124,7 +124,7 @@ def test_without_terms_it_is_fedavg(off: dict[str, Any]) -> None:
     chosen = {"sampler": Given(*PAIRS), "optimizer": SGD(0.9)}
     ours = tiny(**off, **chosen).rounds(3)
     assert equal_trees(ours.state, TinyRun("fedavg", **chosen).rounds(3).state)
-    assert set(ours.algorithm.tasks) == {"train"}
+    assert set(ours.algorithm.tasks) == {"train", "evaluate"}
 
 
 def test_stage_one_is_feduad() -> None:
@@ -141,8 +141,8 @@ def test_feduad_is_the_uad_row() -> None:
 
 def test_a_discriminator_that_never_learns_needs_no_priors() -> None:
     for chosen in ({"disc_lr": 0.0}, {"disc_home": "fresh"}, {"disc_epochs": 0}):
-        assert set(tiny(feduad, **chosen).rounds(1).algorithm.tasks) == {"train"}
-    assert set(tiny(feduad, disc_home="fresh", disc_train="batch").algorithm.tasks) == {"train", "prior"}
+        assert set(tiny(feduad, **chosen).rounds(1).algorithm.tasks) == {"train", "evaluate"}
+    assert set(tiny(feduad, disc_home="fresh", disc_train="batch").algorithm.tasks) == {"train", "prior", "evaluate"}
 
 
 # what is sent --------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def traffic(run: TinyRun) -> tuple[int, int]:
 def test_cgl_alone_sends_nothing_extra() -> None:
     ours, fedavg = tiny(terms="cgl", sampler=Given([0, 2])), TinyRun("fedavg", sampler=Given([0, 2]))
     assert traffic(ours) == traffic(fedavg)
-    assert set(ours.algorithm.tasks) == {"train"}
+    assert set(ours.algorithm.tasks) == {"train", "evaluate"}
     assert ours.rounds(1).state.keys() == fedavg.state.keys()
 
 
@@ -220,9 +220,10 @@ def normed() -> Model:
 @pytest.mark.skipif(not can_fork(), reason="needs fork")
 @pytest.mark.parametrize("chosen", [{}, {"disc_home": "client", "start": "prior", "disc_train": "batch"}])
 def test_processes_are_bitwise_equal(chosen: dict[str, Any]) -> None:
-    model = normed()
-    ours = tiny(model=model, stage_one_rounds=1, sampler=Uniform(3), **chosen)
-    other = tiny(model=model, stage_one_rounds=1, sampler=Uniform(3), executor=partial(Processes, workers=2), **chosen)
+    model, plan = normed(), Plan(epochs=2, batch_size=4, last_batch="fill")  # no batch of one to normalise
+    options: dict[str, Any] = {"model": model, "plan": plan, "stage_one_rounds": 1, "sampler": Uniform(3)}
+    ours = tiny(**options, **chosen)
+    other = tiny(**options, executor=partial(Processes, workers=2), **chosen)
     try:
         assert equal_trees(ours.rounds(3).state, other.rounds(3).state)
         assert all(equal_trees(ours.store.get(k) or {}, other.store.get(k) or {}) for k in range(4))

@@ -94,7 +94,7 @@ def reference_round(run: TinyRun, w: Params, round: int, cohort: list[int], alph
     for k in cohort:
         x, y = samples(run, k)
         batches = run.batches(k, "train", round)
-        rng = run.key.at("noise.train", round, k)
+        rng = run.key.client(k).at("noise.train", round)
         shares = rng.beta(alpha, alpha, len(batches))
         keys = rng.random((len(batches), max(map(len, batches))))
         params = dict(w)

@@ -11,8 +11,8 @@ import torch
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.robust import krum, median, norm_clip, trimmed_mean
+from accord.client import Answer, Request
 from accord.core.algorithm import Method
-from accord.engine.client import Answer, Request
 from accord.errors import ConfigError
 from accord.executors.sequential import Sequential
 from support.baselines import close, descend, labels_loss, make, processes_agree

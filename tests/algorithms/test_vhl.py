@@ -90,7 +90,7 @@ def reference_rounds(run: TinyRun, space: str) -> Params:
         for k in cohort:
             x, y = samples(run, k)
             batches = run.batches(k, "train", round)
-            draws = run.key.at("noise.train", round, k).random((len(batches), 6))
+            draws = run.key.client(k).at("noise.train", round).random((len(batches), 6))
             p = dict(w)
             for rows, numbers in zip(batches, draws, strict=True):
                 picks = [int(u * 20) for u in numbers]

@@ -92,7 +92,7 @@ class FakeEngine:
             "bytes_down": 2_000_000,
             "seconds": 12.5,
         }
-        if config.evaluate.personal:
+        if config.evaluate.options["personal"] is True:
             summary["personal_accuracy"] = {"best": 1.0, "worst": 0.0, "mean": 1 - final, "std": 0.1}
         (folder / "summary.json").write_text(json.dumps(summary))
         for observer in observers:

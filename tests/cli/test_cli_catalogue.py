@@ -20,6 +20,9 @@ def chosen(kind: str, name: str) -> dict[str, Any]:
     """A configuration that chooses it."""
     if kind in SECTIONS:
         return {"data" if kind == "dataset" else kind: {"name": name}}
+    if kind == "measure":
+        setting = catalog.registry(kind)[name].setting
+        return {} if setting is None else {"evaluate": {setting.name: setting.default}}
     for key, setting in settings_of(RunConfig).items():
         if setting.named is not None and setting.named.kind == kind:
             return {key: name}

@@ -68,7 +68,9 @@ def test_personal_methods_are_judged_by_personal_accuracy(accord: Callable[..., 
     assert accord(*TUNE, "--algorithms", "ditto").exit_code == 0
     rates = [settings(f"tune/ditto-{n}").local.lr for n in range(4)]
     assert settings("ditto-3").local.lr == max(rates)
-    assert not settings("ditto-3").evaluate.personal, "measured in the runs only where it was asked for"
+    assert settings("ditto-3").evaluate.options["personal"] == "auto", (
+        "measured in the runs only where it was asked for"
+    )
     chosen = json.loads(Path("runs/x/compare.json").read_text())["tuning"]["algorithms"]["ditto"]
     assert (chosen["judged_by"], chosen["score"]) == ("personal accuracy", pytest.approx(max(rates)))
 

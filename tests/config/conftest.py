@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 
 import accord.executors
+import accord.measures
 import accord.sampling  # noqa: F401 - real, before some of what it needs is replaced
 from accord.config.catalog import WHERE
 from accord.settings import NOT_NEGATIVE, AtLeast, Range, Registry, Search

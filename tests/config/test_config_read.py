@@ -131,7 +131,6 @@ def test_a_key_that_is_wrong_by_itself_is_not_complained_about_twice() -> None:
         ({"local": {"nesterov": True}}, ["local.nesterov", "local.momentum"]),
         ({"local": {"momentum": 0.9, "optimizer": "adam"}}, ["local.momentum = 0.9", "local.optimizer"]),
         ({"local": {"min_lr": 0.1}}, ["local.min_lr = 0.1", "local.lr = 0.05"]),
-        ({"evaluate": {"unseen_epochs": 1}}, ["evaluate.unseen_epochs", "partition.unseen"]),
         ({"executor": "processes", "device": "cuda"}, ["executor = 'processes'", "device = 'cuda'"]),
         ({"executor": "batched", "device": "cpu"}, ["executor = 'batched'", "device = 'cpu'", "use device = 'cuda'"]),
         ({"name": "../elsewhere"}, ["name = '../elsewhere'", "folder name"]),
@@ -153,7 +152,6 @@ def test_settings_that_fit_together() -> None:
     from_dict({"partition": {"validation": 0.8}})  # holdout is not used unless test asks for it
     from_dict({"partition": {"name": "natural", "test": "natural"}})
     from_dict({"local": {"nesterov": True, "momentum": 0.9}})
-    from_dict({"evaluate": {"unseen_epochs": 1}, "partition": {"unseen": 2}})
 
 
 def test_cohort_sizes() -> None:

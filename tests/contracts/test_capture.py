@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from accord.client import Site
 from accord.core.methods import ALGORITHMS
 from accord.core.task import Task
 from accord.core.types import Batch, Carry, Job
-from accord.engine.client import Site
 from accord.executors.sequential import Sequential
 from support.federation import Given, TinyRun, tiny_model
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from accord.client import Answer, Request, Work
 from accord.core.methods import ALGORITHMS
 from accord.core.plan import Plan
 from accord.core.tensors import Trees, clone
 from accord.engine.checkpoint import Checkpoints, Snapshot
-from accord.engine.client import Answer, Request, Work
 from accord.executors.gpu.batched import Batched
 from accord.executors.processes import Processes
 from accord.executors.sequential import Sequential, answer

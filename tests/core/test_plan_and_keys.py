@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,3 +60,12 @@ def test_keys_are_addresses() -> None:
     }
     assert len(draws) == 36
     assert 0 <= key.number("model") < 2**63
+
+
+def test_a_clients_key_is_a_hash_of_the_runs() -> None:
+    wanted = int.from_bytes(hashlib.sha256(b"accord client 7 3").digest(), "big")
+    assert Key(7).client(3) == Key(wanted)
+    keys = {Key(seed).client(client).seed for seed in (0, 1, 7) for client in range(50)}
+    assert len(keys) == 150
+    assert Key(7).client(3).at("order.train", 2).random() == Key(wanted).at("order.train", 2).random()
+    assert Key(7).client(3).at("order.train", 2).random() != Key(7).at("order.train", 2, 3).random()

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import accord
+from accord.client import Answer
 from accord.core.types import Result
-from accord.engine.client import Answer
 from accord.engine.exchange import EmptyRound, Policy, collect
 from accord.errors import DivergedError, RunError
 from support.federation import TinyRun, equal_trees

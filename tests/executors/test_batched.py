@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from accord.client import Site
 from accord.core.plan import Plan
 from accord.data.federated import FederatedData
-from accord.engine.client import Site
 from accord.errors import DivergedError
 from accord.executors.gpu.batched import Batched
 from accord.executors.gpu.graphs import CaptureError

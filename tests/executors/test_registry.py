@@ -14,8 +14,8 @@ import torch
 
 import accord
 from accord import load_config
+from accord.client import Site
 from accord.core.keys import Key
-from accord.engine.client import Site
 from accord.errors import ConfigError
 from accord.executors import EXECUTORS, check_compiles, choose, make_executor, misfit, processes
 from accord.executors.gpu.batched import Batched

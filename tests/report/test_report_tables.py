@@ -58,9 +58,29 @@ def test_markdown() -> None:
     assert lines[:4] == [
         "| algorithm | runs | accuracy % | worst client % | client std % | seconds |",
         "|---|---|---|---|---|---|",
-        r"| a\|b | 2 | 55.00 ± 7.07 | 10.00 ± 0.00 | 5.00 ± 0.00 | 1.5 ± 0.7 |",
+        r"| a\|b | 2 | 55.00 ± 7.07 | 10.00 ± 0.00 | 5.00 ± 0.00 | **1.5 ± 0.7** |",
         "| c | 1 | - | - | - | 3.0 |",
     ]
+
+
+def test_the_best_of_a_column_is_the_largest_or_the_smallest() -> None:
+    """By the column's direction; equal as written is equal, and where all are alike there is no best."""
+    rows = aggregate(
+        [
+            summary("a", 0, accuracy=0.5, client_accuracy={"worst": 0.2, "std": 0.05}, drift={"mean": 0.5}),
+            summary("b", 0, accuracy=0.6, client_accuracy={"worst": 0.2, "std": 0.01}, drift={"mean": 0.6}),
+            summary("c", 0, accuracy=0.600001, balanced_accuracy=0.25),
+        ]
+    )
+    assert markdown(rows).splitlines()[:5] == [
+        "| algorithm | runs | accuracy % | balanced accuracy % | worst client % | client std % | update cosine |",
+        "|---|---|---|---|---|---|---|",
+        "| a | 1 | 50.00 | - | 20.00 | 5.00 | 0.5 |",
+        "| b | 1 | **60.00** | - | 20.00 | **1.00** | 0.6 |",
+        "| c | 1 | **60.00** | 25.00 | - | - | - |",
+    ]
+    bold = {str(cell) for column in rich_table(rows).columns for cell in column.cells if cell.style == "bold"}
+    assert bold == {"60.00", "1.00"}
 
 
 def test_a_terminal_table_takes_names_literally() -> None:
@@ -72,7 +92,7 @@ def test_a_terminal_table_takes_names_literally() -> None:
 
 def test_lines_of_a_single_run_leave_out_what_was_not_measured() -> None:
     assert run_lines({"algorithm": "local", "accuracy": None, "seconds": 2.0, "personal_accuracy": {"mean": 0.5}}) == [
-        ("personal: mean %", "50.00"),
+        ("personal %", "50.00"),
         ("seconds", "2.0"),
     ]
 

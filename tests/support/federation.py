@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from accord.client import Executor
 from accord.config import RunConfig
 from accord.core.algorithm import Algorithm, Setup
 from accord.core.methods import ALGORITHMS
@@ -21,8 +22,7 @@ from accord.core.model import Model
 from accord.core.optim import SGD, Optimizer, Schedule
 from accord.core.plan import Plan
 from accord.core.types import Replies, State, World
-from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.client import Executor
+from accord.data.federated import Environment, FederatedData, Groups, Pool, unchanged
 from accord.engine.exchange import LocalExchange
 from accord.engine.federation import Federation
 from accord.engine.store import ClientStore
@@ -52,6 +52,41 @@ def tiny_data(
     pool = Pool(torch.tensor(x, dtype=dtype), torch.tensor(y))
     groups = Groups.of(np.split(np.arange(total), np.cumsum(sizes)[:-1]))
     return FederatedData("tiny", pool, pool, classes, groups, Groups.of([[]] * len(sizes)), groups)
+
+
+def apart_data(dtype: torch.dtype = torch.float64) -> FederatedData:
+    """Three clients and a newcomer whose train, validation and test samples are all others, and unlike each other.
+
+    The labels of the test pool and of the validation samples follow the inputs less closely than those of the train
+    samples, and sizes differ, so that a number taken from the wrong samples, or weighted by wrong sizes, is another.
+    """
+    rng = np.random.default_rng(12)
+    centres = rng.normal(size=(CLASSES, 4))
+
+    def drawn(count: int, noise: float) -> tuple[Any, Any]:
+        y = rng.integers(0, CLASSES, count)
+        return centres[y] + noise * rng.normal(size=(count, 4)), y
+
+    (train_x, train_y), (held_x, held_y), (test_x, test_y) = drawn(42, 0.4), drawn(15, 1.5), drawn(34, 1.0)
+    train_pool = Pool(
+        torch.tensor(np.concatenate([train_x, held_x]), dtype=dtype), torch.tensor(np.concatenate([train_y, held_y]))
+    )
+    cut = [np.cumsum(sizes)[:-1] for sizes in ((6, 9, 15, 12), (2, 9, 4), (5, 8, 14, 7))]
+    train = Groups.of(np.split(np.arange(42), cut[0]))
+    validation = Groups.of([*np.split(np.arange(42, 57), cut[1]), []])
+    test = Groups.of(np.split(rng.permutation(34), cut[2]))
+    mirrored = Environment("mirrored", torch.neg)
+    return FederatedData(
+        "apart",
+        train_pool,
+        Pool(torch.tensor(test_x, dtype=dtype), torch.tensor(test_y)),
+        CLASSES,
+        train,
+        validation,
+        test,
+        environments=(Environment("test", unchanged), mirrored),
+        unseen=frozenset({3}),
+    )
 
 
 def tiny_model(

@@ -20,7 +20,7 @@ No setting makes it FedAvg: a small alpha weakens the regulariser, while the ser
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import accord.authoring as fl
 from accord.core.algorithm import Predictor
@@ -65,6 +65,7 @@ class DynamicRegulariser(fl.Part):
 class AverageReported(fl.Method):
     """FedDyn scored by the plain average of the round's models."""
 
+    judged_trees: ClassVar[tuple[str, ...]] = ("model", "buffers", "correction")
     alpha: float = field(kw_only=True)
 
     def predictor(self, state: fl.State) -> Predictor:

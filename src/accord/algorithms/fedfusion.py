@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -156,6 +156,7 @@ class FusionTraining(fl.LocalTraining):
 class FusionMethod(fl.Method):
     """A method whose global model is fused with the one before it, or with itself."""
 
+    judged_trees: ClassVar[tuple[str, ...]] = ("model", "buffers", "fusion", "previous", "previous_buffers")
     evaluate: Evaluate = "prev"
 
     def predictor(self, state: fl.State) -> Predictor:

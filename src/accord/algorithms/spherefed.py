@@ -20,17 +20,17 @@ round goes on from W. Personal accuracy is the trained body's under W. Needs as 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch.nn import functional
 
 import accord.authoring as fl
 from accord.core.algorithm import Predictor, put
+from accord.core.question import Question
 from accord.core.types import Exchange
 from accord.parts.heads import SHORTEST, FixedHead, orthonormal_head
 from accord.parts.lookup import in_chunks
-from accord.parts.question import Question
 from accord.parts.samples import soft_labels
 
 Calibrate = Literal["never", "end", "always"]
@@ -64,6 +64,7 @@ class Moments(Question):
 class Calibrated(fl.Method):
     """Averaging, and a head solved for in the end."""
 
+    judged_trees: ClassVar[tuple[str, ...]] = ("model", "buffers", "calibrated")
     calibrate: Calibrate = "end"
     ridge: float = field(default=1e-3)
     rounds: int = 1

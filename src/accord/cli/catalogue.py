@@ -20,7 +20,7 @@ from accord.errors import ConfigError, nearest
 from accord.settings import REQUIRED, Factory, Setting, plain
 
 KINDS = {kind + "s": kind for kind in catalog.WHERE}
-# Sections that hold the settings of what they name; other kinds have none.
+# Sections that hold the settings of what they name; of other kinds an entry may declare a setting of its own.
 SECTIONS = {
     section.kind: section for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
 }
@@ -64,7 +64,7 @@ def explain(
         if name in registry:
             typer.echo(catalog.card(KINDS[kind], registry[name]))
             lines = [describe_setting(s) for s in _settings(kind, registry[name]).values()]
-            section = "data" if kind == "datasets" else KINDS[kind]
+            section = {"dataset": "data", "measure": "evaluate"}.get(KINDS[kind], KINDS[kind])
             typer.echo("\nSettings:" if lines else "\nIt has no settings of its own.")
             for line in lines:
                 typer.echo(f"  {section}.{line}")
@@ -124,4 +124,7 @@ def _registry(kinds: str) -> dict[str, Factory]:
 
 def _settings(kinds: str, factory: Factory) -> dict[str, Setting]:
     section = SECTIONS.get(KINDS[kinds])
-    return {} if section is None else own_settings(section, factory)
+    if section is not None:
+        return own_settings(section, factory)
+    setting: Setting | None = getattr(factory, "setting", None)
+    return {} if setting is None else {setting.name: setting}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping
+from typing import Any
 
 from accord.settings import Factory
 
@@ -14,6 +15,7 @@ WHERE = {
     "partition": ("accord.data.partitions", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
+    "measure": ("accord.measures", "MEASURES"),
     "sampler": ("accord.sampling", "SAMPLERS"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
@@ -21,10 +23,10 @@ WHERE = {
 }
 
 
-def registry(kind: str) -> Mapping[str, Factory]:
+def registry(kind: str) -> Mapping[str, Any]:
     """The factories of one kind: one of those in `WHERE`."""
     module, name = WHERE[kind]
-    found: Mapping[str, Factory] = getattr(importlib.import_module(module), name)
+    found: Mapping[str, Any] = getattr(importlib.import_module(module), name)
     return found
 
 

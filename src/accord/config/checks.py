@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from accord.config import catalog
 from accord.config.sections import Problems
 
 if TYPE_CHECKING:
@@ -55,9 +56,14 @@ def _out_is_given(config: RunConfig) -> str:
 
 @_on("executor", "device")
 def _executor_runs_on_the_device(config: RunConfig) -> str:
-    from accord.executors import misfit  # brings torch and the engine: only when there is something to check
-
-    return "" if config.device == "auto" else misfit(config.executor, config.device)
+    executors = catalog.registry("executor") if config.device != "auto" else {}
+    if config.executor not in executors or config.device in executors[config.executor].devices:
+        return ""
+    allowed = " or ".join(f"'{kind}'" for kind in executors[config.executor].devices)
+    return (
+        f"executor = '{config.executor}' does not run on device = '{config.device}': use device = {allowed}, "
+        "or executor = 'auto'"
+    )
 
 
 @_on("partition.unseen", "partition.clients")
@@ -124,13 +130,6 @@ def _schedule_goes_down(config: RunConfig) -> str:
     if config.local.min_lr <= config.local.lr:
         return ""
     return f"local.min_lr = {config.local.min_lr} must be at most local.lr = {config.local.lr}"
-
-
-@_on("evaluate.unseen_epochs", "partition.unseen")
-def _newcomers_exist(config: RunConfig) -> str:
-    if config.evaluate.unseen_epochs and not config.partition.unseen:
-        return "evaluate.unseen_epochs needs newcomers: set partition.unseen above 0, or unseen_epochs to 0"
-    return ""
 
 
 @_on("evaluate.split", "partition.validation")

@@ -12,7 +12,7 @@ from typing import Any
 
 from accord.config import catalog, toml
 from accord.config.overrides import overlay, parse_sets
-from accord.config.sections import Problems, read
+from accord.config.sections import Gathered, Problems, read
 from accord.config.tree import RunConfig
 from accord.errors import ConfigError
 from accord.settings import plain
@@ -69,6 +69,9 @@ def config_hash(config: RunConfig) -> str:
     """The same for two configurations exactly when they ask for the same computation (sha256 in hex)."""
     values = {key: value for key, value in to_dict(config).items() if key not in _NOT_HASHED}
     values["data"] = {key: value for key, value in values["data"].items() if key not in _DATA_NOT_HASHED}
+    for item in fields(config):
+        if isinstance(getattr(config, item.name), Gathered):  # what is off asks for nothing, known here or not
+            values[item.name] = {key: value for key, value in values[item.name].items() if value}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -2,7 +2,7 @@
 
 A section is a dataclass. What others declare for it stands in its `options`:
 - a `Chosen` section has a `name` that picks a factory from a registry, and the factory's settings are its keys too;
-- a `Gathered` section has one more key for every entry of a registry (`evaluate.drift`), the entry's `setting`.
+- a `Gathered` section has one more key for every entry of a registry that has a `setting` (`evaluate.drift`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def declared(section: type, lookup: Lookup, name: str = "") -> dict[str, Setting
         registry = lookup(section.kind)
         return own_settings(section, registry[name]) if name in registry else {}
     if issubclass(section, Gathered):
-        return {entry.setting.name: entry.setting for entry in lookup(section.kind).values()}
+        entries = lookup(section.kind).values()
+        return {entry.setting.name: entry.setting for entry in entries if entry.setting is not None}
     return {}
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from accord.config import catalog
 from accord.config.checks import check_together
-from accord.config.sections import Chosen, Problems, as_given, read
+from accord.config.sections import Chosen, Gathered, Problems, as_given, read
 from accord.settings import FRACTION, NOT_NEGATIVE, POSITIVE, PROPER_FRACTION, AtLeast, Named, Range, Search
 
 Options = Mapping[str, Any]
@@ -119,21 +119,17 @@ class ClientsConfig:
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
-    """What is measured, and how often."""
+class EvaluateConfig(Gathered):
+    """What is measured, and how often: beside these, a key for every measure that can be switched."""
 
+    kind: ClassVar[str] = "measure"
     every: Annotated[int, AtLeast(1), "rounds between two evaluations; the last round always has one"] = 1
     split: Annotated[
         Literal["test", "validation"],
         "what is judged on; validation: it takes the place of the test data, which nobody looks at",
     ] = "test"
-    clients: Annotated[bool, "accuracy of the global model on each client's test data"] = True
-    personal: Annotated[bool, "accuracy of the clients' own models on their own test data"] = False
-    local_on_global: Annotated[bool, "accuracy of the clients' own models on the whole test set"] = False
-    drift: Annotated[bool, "how far the clients' updates point in different directions"] = False
-    map: Annotated[bool, "mean average precision of retrieval with the model's features"] = False
-    unseen_epochs: Annotated[int, NOT_NEGATIVE, "epochs in which unseen clients adapt the final model"] = 0
     batch_size: Annotated[int, AtLeast(1), "samples in one forward pass"] = 512
+    options: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, overload, runtime_checkable
 
 from torch import Tensor, nn
 
+from accord.core.judgement import Judgement
 from accord.core.model import Model, Out
 from accord.core.optim import Optimizer, Schedule
 from accord.core.plan import Plan
@@ -107,6 +108,10 @@ class Algorithm(Protocol):
         """What every client of the `train` task receives."""
         ...
 
+    def judged(self, state: State) -> Trees:
+        """What every client of the `evaluate` task receives."""
+        ...
+
     def metrics(self, state: State) -> dict[str, float]:
         """Numbers of the server's own for the round's record."""
         ...
@@ -145,6 +150,7 @@ class Method:
     pools_data: bool = False  # train on the union of all clients' data instead
     personal: bool = False  # judged by the clients' own models; said where the method is registered
     has_global_model: bool = True
+    judged_trees: ClassVar[tuple[str, ...]] = ("model", "buffers")  # what `predictor` reads of the state
 
     def __post_init__(self) -> None:
         kept = self.local.personal & {*self.model.head_names, *self.model.body_names}
@@ -161,8 +167,11 @@ class Method:
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """`train`, and what a method adds."""
-        return {"train": self.local, **self.extra_tasks}
+        """`train`, what a method adds, and `evaluate`, by which clients judge the global model."""
+        tasks: dict[str, Task] = {"train": self.local, **self.extra_tasks}
+        if self.has_global_model:
+            tasks["evaluate"] = Judgement(self.model, self.predictor, self.judges_together)
+        return tasks
 
     @property
     def judges_together(self) -> bool:
@@ -189,6 +198,10 @@ class Method:
         for part in self.local.parts:
             message.update(part.send(state))
         return ordered_trees(message)
+
+    def judged(self, state: State) -> Trees:
+        """All that judging the global model takes."""
+        return {name: state[name] for name in self.judged_trees if name in state}
 
     def round(self, state: State, world: World, exchange: Exchange) -> tuple[State, Replies]:
         """Ask the sampled clients to train, fold their answers in."""

@@ -2,10 +2,15 @@
 
 Nothing is drawn from a running stream, so no generator state is ever saved: a resumed run, another executor or a
 remote node asks for the same address and gets the same numbers.
+
+A client draws below a key of its own, which is a hash of the run's: whoever holds it can draw that client's batches and
+noise, but learns nothing of the run's key, the cohorts, or other clients. (A seed that can be guessed, such as 0, can
+be tried out. Where clients must not know one another's draws, choose a seed of 60 bits or so, by chance.)
 """
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from dataclasses import dataclass
 
@@ -14,9 +19,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Key:
-    """The run's seed."""
+    """The run's seed, or what a client was given in its place."""
 
     seed: int
+
+    def client(self, client: int) -> Key:
+        """A client's own key; the way back is a hash's."""
+        digest = hashlib.sha256(f"accord client {self.seed} {client}".encode()).digest()
+        return Key(int.from_bytes(digest, "big"))
 
     def _sequence(self, stream: str, round: int, client: int) -> np.random.SeedSequence:
         return np.random.SeedSequence([self.seed, zlib.crc32(stream.encode()), round + 1, client + 1])

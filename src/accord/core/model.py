@@ -176,6 +176,12 @@ class Model:
             layers=self.layers,
         )
 
+    def starting_from(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Model:
+        """The same network with these as its initial values, as a node receives them."""
+        network = copy.deepcopy(self.network)
+        network.load_state_dict({**params, **buffers}, strict=False)
+        return self.computing(network)
+
     def init(self) -> tuple[Tree, Tree]:
         """Parameters and buffers the module was made with; whoever makes it seeds its initialisers."""
         return self.values(self.network)

@@ -13,10 +13,10 @@ from typing import Protocol
 
 import torch
 
+from accord.client import Answer, Executor, Request, Work
 from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
 from accord.core.types import Exchange, Replies
-from accord.engine.client import Answer, Executor, Request, Work
 from accord.engine.store import ClientStore
 from accord.errors import DivergedError, RunError
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from accord.client import Executor, Site
 from accord.config import RunConfig
 from accord.core.algorithm import Algorithm
 from accord.core.keys import Key
@@ -40,7 +41,6 @@ from accord.engine.build import (
     pooled,
 )
 from accord.engine.checkpoint import to_device
-from accord.engine.client import Executor, Site
 from accord.engine.exchange import LocalExchange, Policy
 from accord.engine.identity import Identity, identity
 from accord.engine.store import ClientStore

@@ -126,9 +126,9 @@ def _answers(network: nn.Module, sample_shape: tuple[int, ...]) -> list[float | 
     for _, tensor in sorted(probe.state_dict().items()):
         if tensor.is_floating_point():
             scale = 1 / math.sqrt(max(tensor[0].numel(), 1)) if tensor.dim() > 1 else 0.1
-            drawn = torch.rand(tensor.shape, generator=generator)
+            drawn = torch.rand(tensor.shape, generator=generator, dtype=torch.float32)
             tensor.copy_(scale * (2 * drawn - 1) if tensor.dim() > 1 else 1 + scale * drawn)
-    x = torch.rand((PROBES, *sample_shape), generator=generator)
+    x = torch.rand((PROBES, *sample_shape), generator=generator, dtype=torch.float32)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         logits: Tensor = cast(Classifier, probe).logits_and_features(x, None)[0]
     flat = logits.flatten()[:SHOWN]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,12 +17,8 @@ from accord.engine.missing import named
 Record = dict[str, Any]
 
 
-class Judge(Protocol):
-    """Measures what a round came to."""
-
-    def round(self, round: int, old: State, new: State, replies: Replies) -> Record:
-        """What is measured after `round` (0 is the first); nothing in rounds that are not evaluated."""
-        ...
+# What is measured after a round (0 is the first), from the state before it, the state after it, and the replies.
+Judge = Callable[[int, State, State, Replies], Record]
 
 
 class Clock:
@@ -75,7 +71,7 @@ class Loop:
                     record["server"] = reported
             clock.lap("train")
             self.phase(round + 1, "evaluate")
-            record |= self.judge.round(round, state, new, replies)
+            record |= self.judge(round, state, new, replies)
             clock.lap("evaluate")
             state = new
             yield Completed(round + 1, state, record, clock)

@@ -13,18 +13,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from accord.client import Site
 from accord.config import RunConfig
 from accord.core.model import Model
 from accord.core.optim import SGD, Adam
 from accord.data.federated import Dataset, FederatedData
 from accord.engine.build import choose_device
 from accord.engine.checkpoint import Checkpoints
-from accord.engine.client import Site
-from accord.engine.evaluation import Evaluator
 from accord.engine.run import run
 from accord.engine.store import ClientStore
 from accord.errors import ConfigError
 from accord.executors.sequential import Sequential
+from accord.measures import Evaluator
 from accord.observe import Observer
 
 # What the clients do, and what the server does around it.

@@ -12,17 +12,20 @@ from typing import Any
 from torch import nn
 
 from accord.config import RunConfig, config_hash, load_config, to_toml
+from accord.core.tensors import Trees
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import identity
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
-from accord.engine.evaluation import Evaluator
+from accord.engine.evaluation import evaluator_of
 from accord.engine.federation import Federation
 from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
+from accord.engine.store import ClientStore
 from accord.errors import CheckpointError
 from accord.executors.gpu.precision import numerics
+from accord.measures import Evaluator, Function, Measure
 from accord.observe import Audience, Observer
 
 Record = dict[str, Any]
@@ -48,13 +51,18 @@ def run(
     data: FederatedData | Dataset | None = None,
     model: nn.Module | None = None,
     observers: Sequence[Observer] = (),
+    metrics: Sequence[Measure | Function] = (),
 ) -> Outcome:
-    """Start a new run. `data` and `model` replace the configuration's own, for data and networks that have no name."""
+    """Start a new run. `data` and `model` replace the configuration's own, for data and networks that have no name.
+
+    `metrics` are measured beside what the configuration asks for: functions of logits [N, C] and labels [N].
+    """
     federation = Federation.build(config, data, model)
+    evaluator = evaluator_of(federation, metrics)
     folder = new_folder(config, federation.data.name)
     identity.keep(folder, federation.identity)
     write_atomic(folder / "config.toml", to_toml(config))
-    return _carry_out(federation, folder, Audience(observers))
+    return _carry_out(federation, evaluator, folder, Audience(observers))
 
 
 def resume(
@@ -63,28 +71,28 @@ def resume(
     data: FederatedData | Dataset | None = None,
     model: nn.Module | None = None,
     observers: Sequence[Observer] = (),
+    metrics: Sequence[Measure | Function] = (),
 ) -> Outcome:
-    """Go on with a run that was stopped, to the same bits. Own data and networks must be given again."""
+    """Go on with a run that was stopped, to the same bits. Own data, networks and metrics must be given again."""
     folder = Path(folder)
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder} holds no run: there is no config.toml in it")
     federation = Federation.build(load_config(folder / "config.toml"), data, model)
     identity.compare(folder, federation.identity)
-    return _carry_out(federation, folder, Audience(observers))
+    return _carry_out(federation, evaluator_of(federation, metrics), folder, Audience(observers))
 
 
-def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outcome:
+def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audience: Audience) -> Outcome:
     """All rounds that are still to do."""
     config, algorithm = federation.config, federation.algorithm
     checkpoints = Checkpoints(folder / "checkpoint", config_hash(config), config.checkpoint.keep)
     with numerics(config.precision), only_here(folder), federation.memory(checkpoints.clients_folder) as store:
-        evaluator = Evaluator(federation, store.get)
         snapshot, refused = checkpoints.newest(store)
         logs = RunLogs(folder, snapshot.round if snapshot else 0)
         for reason in refused:
             logs.note(f"checkpoint passed over: {reason}")
         # Workers are forked here, before any observer starts a thread.
-        executor = federation.executor(audience.client_done_in_round, with_test=evaluator.judges_personal_models)
+        executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients)
         try:
             start = federation.exchange(executor, store, 0)
             if snapshot is None:
@@ -95,7 +103,8 @@ def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outc
                 state, first = to_device(snapshot.state, federation.device), snapshot.round
             audience.started(config, folder, config.rounds, first)
             to_clients = partial(federation.exchange, executor, store)
-            loop = Loop(algorithm, federation.world, to_clients, evaluator, audience.phase)
+            judge = partial(evaluator.round, memory_of=partial(_memory, federation, store))
+            loop = Loop(algorithm, federation.world, to_clients, judge, audience.phase)
             for done in loop.rounds(state, first, config.rounds):
                 state, record = done.state, done.record
                 if done.round == 1 and start.bytes_up + start.bytes_down:
@@ -117,6 +126,11 @@ def _carry_out(federation: Federation, folder: Path, audience: Audience) -> Outc
         write_atomic(folder / "summary.json", json.dumps(summary, indent=2))
         audience.ended(summary)
         return Outcome(algorithm.export(state), logs.read("metrics"), summary, folder)
+
+
+def _memory(federation: Federation, store: ClientStore, client: int) -> Trees:
+    """What a client keeps, where models are judged."""
+    return to_device(store.get(client) or {}, federation.device)
 
 
 def _is_kept(config: RunConfig, round: int) -> bool:

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from accord.client import Answer, Request, Site
 from accord.core.task import Task
-from accord.engine.client import Answer, Request, Site
 from accord.errors import RunError
 from accord.executors.allocator import keep_freed_memory
 from accord.executors.registry import EXECUTORS, GLADLY, NEVER, Choice, Done, nobody

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import torch
 
+from accord.client import Answer, Executor, Request, Site
 from accord.core.task import Task
-from accord.engine.client import Answer, Executor, Request, Site
 from accord.errors import ConfigError
 from accord.settings import Registry
 

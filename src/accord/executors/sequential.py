@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
+from accord.client import Answer, Request, Site, Work, run_client
 from accord.core.task import Task
-from accord.engine.client import Answer, Request, Site, Work, run_client
 from accord.errors import DivergedError
 from accord.executors.registry import AT_LEAST, EXECUTORS, Choice, Done, nobody
 

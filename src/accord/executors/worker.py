@@ -26,10 +26,10 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
+from accord.client import Answer, Request, Site, Work
 from accord.core.task import Task
 from accord.core.tensors import Trees, clone
 from accord.core.types import Result
-from accord.engine.client import Answer, Request, Site, Work
 from accord.executors.sequential import answer
 from accord.wire.codec import Layout, place, room, views
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from accord.core.model import Shape
 from accord.errors import ConfigError
-from accord.models.blocks import dense, drop_layer, positive
+from accord.models.blocks import dense, drop_layer
 from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import flat_length
@@ -37,9 +37,8 @@ def mlp(
             f"model 'mlp': `hidden` lists the width of every hidden layer, e.g. (128, 64), got {hidden!r}; "
             "without hidden layers the model is 'linear'"
         )
-    widths = [positive("every width in `hidden`", width) for width in hidden]
-    neck = nn.Sequential(*dense([length, *widths]), drop_layer(dropout))
-    return Network(nn.Flatten(), neck, nn.Linear(widths[-1], num_classes), (length,))
+    neck = nn.Sequential(*dense([length, *hidden]), drop_layer(dropout))
+    return Network(nn.Flatten(), neck, nn.Linear(hidden[-1], num_classes), (length,))
 
 
 @MODELS.add("2nn")
@@ -50,6 +49,5 @@ def two_nn(
 ) -> Network:
     """Two hidden layers of 200 with ReLU, the 2NN of McMahan et al. (2017); 199,210 parameters on MNIST."""
     length = flat_length("2nn", input_shape, num_classes)
-    width = positive("hidden", hidden)
-    neck = nn.Sequential(*dense([length, width, width]))
-    return Network(nn.Flatten(), neck, nn.Linear(width, num_classes), (length,))
+    neck = nn.Sequential(*dense([length, hidden, hidden]))
+    return Network(nn.Flatten(), neck, nn.Linear(hidden, num_classes), (length,))

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from accord.core.model import Shape
 from accord.errors import ConfigError
-from accord.models.blocks import choice, positive
 from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import image_channels, map_shape
@@ -74,9 +73,7 @@ def _resnet(
     groups: int,
 ) -> Network:
     channels, shape = image_channels(name, input_shape, num_classes)
-    choice("norm", norm, ("group", "batch"))
-    choice("stem", stem, ("imagenet", "cifar"))
-    if 64 % positive("groups", groups):
+    if 64 % groups:
         raise ConfigError(f"model {name!r}: groups must divide 64 (1, 2, 4, 8, 16, 32 or 64), got {groups}")
     first = _conv(channels, 64, 7, stride=2) if stem == "imagenet" else _conv(channels, 64, 3)
     layers: OrderedDict[str, nn.Module] = OrderedDict(conv=first, norm=_norm(64, norm, groups), relu=nn.ReLU())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from accord.metrics.communication import human_bytes
+from accord.measures import MEASURES, Column
+from accord.report.sizes import human_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,18 +35,13 @@ class Row:
     cells: Mapping[str, Estimate] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column: where its number is found in a summary, and how it is written."""
+class _Sent(Column):
+    """Bytes in both directions."""
 
-    key: str
-    title: str
-    find: Callable[[Summary], Any]
-    write: Callable[[float], str]
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f}"
+    def find(self, summary: Summary) -> Any:
+        """Their sum."""
+        up, down = summary.get("bytes_up"), summary.get("bytes_down")
+        return None if up is None or down is None else up + down
 
 
 def _bytes(value: float) -> str:
@@ -56,36 +52,22 @@ def _seconds(value: float) -> str:
     return f"{value:.1f}"
 
 
-def _at(*path: str) -> Callable[[Summary], Any]:
-    def find(summary: Summary) -> Any:
-        value: Any = summary
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
-
-    return find
-
-
-def _sent(summary: Summary) -> Any:
-    up, down = summary.get("bytes_up"), summary.get("bytes_down")
-    return None if up is None or down is None else up + down
-
-
-COLUMNS = (
-    Column("accuracy", "accuracy %", _at("accuracy"), _percent),
-    Column("best_accuracy", "best %", _at("best_accuracy"), _percent),
-    Column("top5_accuracy", "top-5 rounds %", _at("top5_accuracy"), _percent),
-    Column("worst_client", "worst client %", _at("client_accuracy", "worst"), _percent),
-    Column("client_std", "client std %", _at("client_accuracy", "std"), _percent),
-    Column("personal_before", "personal before %", _at("personal_accuracy_before", "mean"), _percent),
-    Column("personal_accuracy", "personal %", _at("personal_accuracy", "mean"), _percent),
-    Column("bytes", "sent", _sent, _bytes),
-    Column("seconds", "seconds", _at("seconds"), _seconds),
+COSTS = (
+    Column("bytes_down", "sent to clients", ("bytes_down",), _bytes, "lower", compared=False),
+    Column("bytes_up", "sent by clients", ("bytes_up",), _bytes, "lower", compared=False),
+    _Sent("bytes", "sent", (), _bytes, "lower"),
+    Column("seconds", "seconds", ("seconds",), _seconds, "lower"),
 )
+
+
+def columns() -> list[Column]:
+    """All that the measures have, then what a run cost."""
+    return [*(column for measure in MEASURES.values() for column in measure.columns), *COSTS]
 
 
 def aggregate(summaries: Iterable[Summary]) -> list[Row]:
     """One row per algorithm, in the order they first appear."""
+    compared = [column for column in columns() if column.compared]
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
         groups.setdefault(str(summary["algorithm"]), []).append(summary)
@@ -93,7 +75,7 @@ def aggregate(summaries: Iterable[Summary]) -> list[Row]:
         Row(
             algorithm,
             tuple(int(summary["seed"]) for summary in group),
-            {c.key: found for c in COLUMNS if (found := estimate(c.find(s) for s in group)) is not None},
+            {c.key: found for c in compared if (found := estimate(c.find(s) for s in group)) is not None},
         )
         for algorithm, group in groups.items()
     ]
@@ -108,7 +90,7 @@ def estimate(values: Iterable[Any]) -> Estimate | None:
 
 
 def _shown(rows: Sequence[Row]) -> list[Column]:
-    return [c for c in COLUMNS if any(c.key in row.cells for row in rows)]
+    return [c for c in columns() if any(c.key in row.cells for row in rows)]
 
 
 def _cell(column: Column, row: Row) -> str:
@@ -121,16 +103,34 @@ def _cell(column: Column, row: Row) -> str:
     return f"{text} ± {column.write(found.std)}"
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """A Markdown table with a line that says what the numbers are."""
-    columns = _shown(rows)
-    lines = [
-        "| algorithm | runs | " + " | ".join(c.title for c in columns) + " |",
-        "|---|---|" + "---|" * len(columns),
-    ]
+def _best(column: Column, rows: Sequence[Row]) -> str | None:
+    """The best mean as it is written; None where there is no telling, or all are alike."""
+    means = [row.cells[column.key].mean for row in rows if column.key in row.cells]
+    best = column.write(max(means) if column.better == "higher" else min(means))
+    return best if column.better and any(column.write(mean) != best for mean in means) else None
+
+
+def _cells(rows: Sequence[Row]) -> Iterator[list[tuple[str, bool]]]:
+    """Row by row, each cell's text and whether it is the best of its column."""
+    shown = [(column, _best(column, rows)) for column in _shown(rows)]
     for row in rows:
+        yield [
+            (_cell(c, row), best is not None and c.key in row.cells and c.write(row.cells[c.key].mean) == best)
+            for c, best in shown
+        ]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A Markdown table with a line that says what the numbers are; the best of a column are in bold."""
+    titles = [column.title for column in _shown(rows)]
+    lines = [
+        "| algorithm | runs | " + " | ".join(titles) + " |",
+        "|---|---|" + "---|" * len(titles),
+    ]
+    for row, cells in zip(rows, _cells(rows), strict=True):
         name = row.algorithm.replace("|", "\\|")
-        lines.append(f"| {name} | {len(row.seeds)} | " + " | ".join(_cell(c, row) for c in columns) + " |")
+        texts = [f"**{text}**" if best else text for text, best in cells]
+        lines.append(f"| {name} | {len(row.seeds)} | " + " | ".join(texts) + " |")
     lines += ["", "Mean ± sample standard deviation over seeds; top-5 rounds: mean of the five best rounds."]
     return "\n".join(lines) + "\n"
 
@@ -141,14 +141,13 @@ def rich_table(rows: Sequence[Row]) -> Table:
     from rich.text import Text
 
     table = Table(caption="mean ± sample standard deviation over seeds", caption_justify="left")
-    columns = _shown(rows)
     table.add_column("algorithm")
     table.add_column("runs", justify="right")
-    for column in columns:
+    for column in _shown(rows):
         table.add_column(column.title, justify="right")
-    for row in rows:
-        cells = [row.algorithm, str(len(row.seeds)), *(_cell(column, row) for column in columns)]
-        table.add_row(*(Text(cell) for cell in cells))
+    for row, cells in zip(rows, _cells(rows), strict=True):
+        texts = [Text(text, style="bold" if best else "") for text, best in cells]
+        table.add_row(Text(row.algorithm), Text(str(len(row.seeds))), *texts)
     return table
 
 
@@ -166,22 +165,8 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def run_lines(summary: Summary) -> list[tuple[str, str]]:
     """The end of a single run, line by line; what was not measured is left out."""
-    lines: list[tuple[str, Any, Callable[[float], str]]] = [
-        ("accuracy %", summary.get("accuracy"), _percent),
-        ("best %", summary.get("best_accuracy"), _percent),
-        ("mean of the 5 best rounds %", summary.get("top5_accuracy"), _percent),
-        *((f"clients: {k} %", _at("client_accuracy", k)(summary), _percent) for k in _SPREAD),
-        ("personal before training: mean %", _at("personal_accuracy_before", "mean")(summary), _percent),
-        *((f"personal: {k} %", _at("personal_accuracy", k)(summary), _percent) for k in _SPREAD),
-        ("validation %", summary.get("validation_accuracy"), _percent),
-        ("sent to clients", summary.get("bytes_down"), _bytes),
-        ("sent by clients", summary.get("bytes_up"), _bytes),
-        ("seconds", summary.get("seconds"), _seconds),
-    ]
-    shown = [(title, write(value)) for title, value, write in lines if estimate([value]) is not None]
+    found = [(column, column.find(summary)) for column in columns() if column.key != "bytes"]
+    shown = [(column.title, column.write(value)) for column, value in found if estimate([value]) is not None]
     reached = summary.get("rounds_to") or {}
     shown += [(f"rounds to {100 * float(t):g} %", str(r)) for t, r in reached.items() if r is not None]
     return shown
-
-
-_SPREAD = ("best", "worst", "mean", "std")

@@ -69,7 +69,7 @@ def expected(kind: Any, plural: bool = False) -> str:
         words = [expected(a, plural) for a in args if a is not type(None)]
         return " or ".join([*words, f'"{NONE}"'] if type(None) in args else words)
     if origin is Literal:
-        return "one of " + ", ".join(str(a) for a in args)
+        return "one of " + ", ".join(str(a) for a in args) if len(args) > 1 else show(args[0])
     if origin is tuple and args and args[-1] is not Ellipsis:
         return f"a list of {len(args)} {expected(args[0], plural=True)}"
     if origin is not None and args:

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accord.core.methods import is_personal
 from accord.errors import ConfigError
 from accord.report.runs import read_metrics, read_summary
-from accord.study.trials import Trial, is_personal
+from accord.study.trials import Trial
 
 LAST = 0.2  # share of the rounds whose evaluations judge a trial
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from accord.config import RunConfig, to_toml
 from accord.config.toml import literal
+from accord.core.methods import is_personal
 from accord.engine.files import write_atomic
 from accord.errors import AccordError, ConfigError, DivergedError
 from accord.study.entry import Entry
@@ -79,14 +80,6 @@ def plan_trials(comparison: Comparison) -> list[Trial]:
     return trials
 
 
-def is_personal(algorithm: str) -> bool:
-    """Whether an algorithm is about the clients' own models."""
-    from accord.algorithms import PERSONAL
-    from accord.algorithms.local import local
-
-    return algorithm in [factory.__name__ for factory in (*PERSONAL, local)]
-
-
 def _new(comparison: Comparison, algorithm: str, number: int, before: Sequence[Trial]) -> Trial | None:
     space = search_space(comparison, algorithm)
     for attempt in range(ATTEMPTS if number else 1):
@@ -106,16 +99,10 @@ def _new(comparison: Comparison, algorithm: str, number: int, before: Sequence[T
 def _as_trial(comparison: Comparison, algorithm: str, number: int, texts: Sequence[str]) -> RunConfig:
     config = comparison.config(algorithm, comparison.seeds[0], texts)
     assert comparison.tuning is not None
-    cheap = replace(
-        config.evaluate,
-        split="validation",
-        personal=config.evaluate.personal or is_personal(algorithm),
-        clients=False,
-        local_on_global=False,
-        drift=False,
-        map=False,
-        unseen_epochs=0,
-    )
+    options = dict(config.evaluate.options)
+    options |= dict.fromkeys(("clients", "local_on_global", "drift", "map"), False) | {"unseen_epochs": 0}
+    options["personal"] = is_personal(algorithm) or options["personal"]
+    cheap = replace(config.evaluate, split="validation", options=options)
     return replace(
         config,
         out=str(comparison.folder / "tune"),

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -77,6 +78,8 @@ class RelationalTraining(fl.LocalTraining):
 @dataclass(frozen=True)
 class FedRANE(fl.Method):
     """The usual method, its global model judged with a graph, and without one."""
+
+    judged_trees: ClassVar[tuple[str, ...]] = ("model", "buffers", "relations")
 
     @property
     def task(self) -> RelationalTraining:

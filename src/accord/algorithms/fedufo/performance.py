@@ -15,8 +15,8 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.algorithm import Sampler
+from accord.core.question import Question
 from accord.parts.lookup import in_chunks
-from accord.parts.question import Question
 
 UNKNOWN = -1.0  # below every accuracy: a client never asked counts as one of the worst
 

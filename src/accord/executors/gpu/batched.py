@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from accord.client import Answer, Request, Site, Work, as_tensor, check_finite, seed_torch
 from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
-from accord.engine.client import Answer, Request, Site, Work, as_tensor, check_finite, seed_torch
 from accord.errors import DivergedError
 from accord.executors.gpu.buffers import Buffers, MisfitError, leaves, spec
 from accord.executors.gpu.compiler import StackError, apart, to_be_stacked

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from accord.client import Work
 from accord.core.task import Task
 from accord.core.tensors import Trees
 from accord.core.types import Batch, ClientData, Job
-from accord.engine.client import Work
 from accord.executors.gpu.buffers import Buffers
 from accord.executors.gpu.graphs import CaptureError
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from accord.client import Site
 from accord.core.types import ClientData
-from accord.engine.client import Site
 from accord.executors.gpu.lane import Rows
 
 CHUNK = 4096  # samples prepared at a time: a pool of bytes is never held as floats twice

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from accord.client import as_tensor
 from accord.core.types import Batch
-from accord.engine.client import as_tensor
 from accord.executors.gpu.lane import Client, Draws, Rows
 
 

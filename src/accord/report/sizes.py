@@ -1,13 +1,10 @@
-"""What travels between server and clients, in bytes."""
+"""Bytes for people."""
 
 from __future__ import annotations
 
-from accord.core.tensors import num_bytes
 from accord.errors import DataError
 
 UNITS = ("kB", "MB", "GB", "TB", "PB")
-
-__all__ = ["human_bytes", "num_bytes"]
 
 
 def human_bytes(count: float) -> str:

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from accord.errors import DataError
-from accord.metrics import human_bytes, num_bytes
-
-
-def test_bytes_of_trees():
-    trees = {
-        "model": {"w": torch.zeros(2, 3), "b": torch.zeros(3, dtype=torch.float16)},  # 24 + 6
-        "counts": {"n": torch.tensor(1)},  # 8
-        "empty": {},
-    }
-    assert num_bytes(trees) == 38
-    assert num_bytes({}) == 0
+from accord.report.sizes import human_bytes
 
 
 @pytest.mark.parametrize(

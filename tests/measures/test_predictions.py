@@ -13,7 +13,8 @@ import accord
 from accord.config import load_config
 from accord.core.model import Out
 from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.evaluate import client_accuracies, evaluate_global, mixed, retrieval, scores
+from accord.measures.map import mean_average_precision
+from accord.measures.predictions import Predictions, mixed
 
 CPU = torch.device("cpu")
 CLASSES, EACH = 3, 100
@@ -45,15 +46,19 @@ def right_for_even(x: Tensor) -> Out:
     return Out(logits, x)
 
 
+def predictions(predictor: Any, data: FederatedData, size: int, together: bool = False, *keep: str) -> Predictions:
+    return Predictions(predictor, data, size, CPU, frozenset(keep), together=together)
+
+
 def test_accuracy_does_not_depend_on_the_order_of_the_pool() -> None:
     pool = sorted_pool()
     order = np.random.default_rng(0).permutation(len(pool))
     shuffled = Pool(pool.x[order], pool.y[order])
-    apart = evaluate_global(gives_the_class_away, federation(pool), 50, CPU)
-    assert apart["accuracy"] == 1.0, "graphs of one class"
+    apart = predictions(gives_the_class_away, federation(pool), 50)
+    assert apart.plain.right.mean() == 1.0, "graphs of one class"
     for data in (federation(pool), federation(shuffled)):
-        together = evaluate_global(gives_the_class_away, data, 50, CPU, together=True)
-        assert abs(together["accuracy"] - 1 / CLASSES) < 0.05
+        together = predictions(gives_the_class_away, data, 50, True)
+        assert abs(together.plain.right.mean() - 1 / CLASSES) < 0.05
 
 
 def test_batches_are_mixed_and_answers_come_back_in_place() -> None:
@@ -63,15 +68,22 @@ def test_batches_are_mixed_and_answers_come_back_in_place() -> None:
         seen.append(torch.bincount(x[:, 0].long(), minlength=CLASSES))
         return right_for_even(x)
 
-    index = np.arange(len(pool))
-    plain = scores(right_for_even, pool, index, 60, CPU)
-    together = scores(watched, pool, index, 60, CPU, together=True)
-    assert plain[0].tolist() == [1.0, 0.0] * (len(pool) // 2)
-    assert all(np.array_equal(a, b) for a, b in zip(plain, together, strict=True))
+    plain = predictions(right_for_even, federation(pool), 60, False, "logits", "features").plain
+    together = predictions(watched, federation(pool), 60, True, "logits", "features").plain
+    assert plain.right.tolist() == [1.0, 0.0] * (len(pool) // 2)
+    assert plain.features.tolist() == pool.x.tolist()
+    for name in ("right", "loss", "labels", "logits", "features"):
+        assert getattr(plain, name).tolist() == getattr(together, name).tolist()
     assert len(seen) == 5
     assert all(int(counts.min()) >= 10 for counts in seen)  # 20 of each class on average
     assert np.array_equal(mixed(7), mixed(7))
     assert sorted(mixed(7)) == list(range(7))
+
+
+def of_clients(predictor: Any, data: FederatedData, together: bool = False) -> list[float]:
+    found = predictions(predictor, data, 60, together).clients("test")
+    assert found is not None
+    return found.accuracies.tolist()
 
 
 def test_clients_with_transforms_are_judged_among_one_another_too() -> None:
@@ -88,23 +100,27 @@ def test_clients_with_transforms_are_judged_among_one_another_too() -> None:
         owners.append(len((x[:, 1] // 1000).unique()))
         return right_for_even(x)
 
-    apart = client_accuracies(watched, data, "test", 60, CPU)
+    apart = of_clients(watched, data)
     assert owners == [1] * 5
     owners.clear()
-    together = client_accuracies(watched, data, "test", 60, CPU, together=True)
+    together = of_clients(watched, data, True)
     assert owners == [5] * 5
-    assert apart.tolist() == together.tolist() == [0.5] * 5
-    plain = client_accuracies(right_for_even, replace(data, transform=None), "test", 60, CPU, together=True)
-    assert plain.tolist() == [0.5] * 5
+    assert apart == together == [0.5] * 5
+    assert of_clients(right_for_even, replace(data, transform=None), True) == [0.5] * 5
+    part = replace(data, transform=None, test=Groups.of([[0, 1], [4, 2], [], [5], [1, 1, 2]]))
+    assert of_clients(right_for_even, part, True)[:2] == [0.5, 1.0]
+    assert of_clients(right_for_even, part, True)[3:] == [0.0, 1 / 3]
 
 
 def test_retrieval_keeps_features_beside_their_labels() -> None:
     data = federation(sorted_pool())
 
     def features(x: Tensor) -> Out:
-        return Out(x, torch.nn.functional.one_hot(x[:, 0].long(), CLASSES).float())
+        return Out(torch.zeros(len(x), CLASSES), torch.nn.functional.one_hot(x[:, 0].long(), CLASSES).float())
 
-    assert retrieval(features, data, 64, CPU) == retrieval(features, data, 64, CPU, together=True) == 1.0
+    for together in (False, True):
+        scores = predictions(features, data, 64, together, "features").plain
+        assert mean_average_precision(scores.features, scores.labels) == 1.0
 
 
 def test_fedranes_record_has_both_readings(tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.errors import DataError
-from accord.metrics import spread
+from accord.measures.spread import in_short, spread, spread_record
 
 NAN = float("nan")
 
@@ -41,6 +41,13 @@ def test_clients_without_test_data_are_skipped_and_counted():
         without.weighted_mean,
     )
     assert with_gaps.deciles == without.deciles
+
+
+def test_the_record_knows_which_end_is_the_better_one():
+    higher, lower = (spread_record([0.25, 1.0], [1, 3], better) for better in ("higher", "lower"))
+    assert (higher["best"], higher["worst"], lower["best"], lower["worst"]) == (1.0, 0.25, 0.25, 1.0)
+    assert in_short(higher) == {"best": 1.0, "worst": 0.25, "mean": 0.625, "std": 0.375}
+    assert isinstance(higher["deciles"], list)
 
 
 def test_one_client_arrays_and_tensors():

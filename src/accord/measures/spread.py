@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +61,21 @@ def spread(values: npt.ArrayLike, sizes: npt.ArrayLike | None = None) -> Spread:
         clients=int(kept.size),
         skipped=int(every.size - kept.size),
     )
+
+
+def spread_record(
+    values: npt.ArrayLike, sizes: npt.ArrayLike | None = None, better: str | None = "higher"
+) -> dict[str, Any]:
+    """The spread in types JSON keeps; where lower values are better, the best is the smallest."""
+    found = asdict(spread(values, sizes))
+    if better == "lower":
+        found["best"], found["worst"] = found["worst"], found["best"]
+    return {**found, "deciles": list(found["deciles"])}
+
+
+def in_short(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a summary keeps of it."""
+    return {name: record[name] for name in ("best", "worst", "mean", "std")}
 
 
 def _column(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -1,14 +1,39 @@
-"""How far clients pull apart: the cosine between each client's update and the global one."""
+"""How far clients pull apart: the cosine between each client's update and the server's step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isnan
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from accord.core.tensors import subtract
 from accord.errors import DataError
+from accord.measures.column import Column, number
+from accord.measures.measure import Measure, Record, entry, switch
+from accord.measures.scene import Moment, Scene
+
+
+@entry
+class Drift(Measure):
+    """Cosine of each client's update with the step the server took: 1 where all pull alike."""
+
+    name = "drift"
+    setting = switch("drift", "how far the clients' updates point in different directions")
+    columns = (Column("drift", "update cosine", ("drift", "mean"), number, better=None),)
+
+    def round(self, scene: Scene, moment: Moment) -> Record:
+        """Mean and lowest over the round's clients, where they sent a model."""
+        replies = moment.replies
+        if not replies.has("model") or not next(replies.each("model")):
+            return {}
+        old, new = moment.old["model"], moment.new["model"]
+        sent = next(replies.each("model"))  # personal parameters never left the clients
+        step = {name: new[name] - old[name] for name in sent}
+        found = cosines((subtract(model, old) for model in replies.each("model")), step)
+        return {"drift": {"mean": float(np.mean(found)), "lowest": float(np.min(found))}}
 
 
 def cosines(updates: Iterable[Mapping[str, Tensor]], reference: Mapping[str, Tensor]) -> list[float]:
@@ -18,15 +43,6 @@ def cosines(updates: Iterable[Mapping[str, Tensor]], reference: Mapping[str, Ten
     """
     own = _dot(reference, reference)
     return [_cosine(update, reference, own) for update in updates]
-
-
-def cosine(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
-    """Cosine of the angle between two named sets of tensors, in [-1, 1].
-
-    >>> cosine({"w": torch.tensor([3.0, 4.0])}, {"w": torch.tensor([1.0, 0.0])})
-    0.6
-    """
-    return _cosine(a, b, _dot(b, b))
 
 
 def _cosine(update: Mapping[str, Tensor], reference: Mapping[str, Tensor], reference_square: Tensor) -> float:

@@ -80,22 +80,21 @@ class Home(Protocol):
 class Draws:
     """A client's random numbers for one task in one round; each purpose has its own."""
 
-    key: Key
+    key: Key  # the client's own
     task: str
     round: int
-    client: int
 
     def order(self) -> np.random.Generator:
         """Which samples come in which batch."""
-        return self.key.at(f"order.{self.task}", self.round, self.client)
+        return self.key.at(f"order.{self.task}", self.round)
 
     def noise(self) -> np.random.Generator:
         """What the parts ask for."""
-        return self.key.at(f"noise.{self.task}", self.round, self.client)
+        return self.key.at(f"noise.{self.task}", self.round)
 
     def torch_seed(self) -> int:
         """For torch's own generator (dropout)."""
-        return self.key.number(f"torch.{self.task}", self.round, self.client)
+        return self.key.number(f"torch.{self.task}", self.round)
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,8 @@ class Site:
     with_test: bool = False  # hand clients their own test data (personal accuracy)
 
     def draws(self, client: int, task: str, round: int) -> Draws:
-        """By address."""
-        return Draws(self.key, task, round, client)
+        """By address, below the client's own key."""
+        return Draws(self.key.client(client), task, round)
 
     def client_data(self, client: int) -> ClientData:
         """A client's own samples on the device."""

@@ -1,0 +1,69 @@
+"""All measures of a run together: what is added to each round's line, to the end, and to the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from accord.core.tensors import Trees
+from accord.core.types import Replies, State
+from accord.errors import ConfigError
+from accord.measures.measure import MEASURES, Measure, Record
+from accord.measures.scene import Ask, Moment, Scene
+
+
+class Evaluator:
+    """Made before the first round: what could not be measured is refused here. It keeps nothing between rounds."""
+
+    def __init__(self, scene: Scene, extra: Sequence[Measure] = ()) -> None:
+        taken = set(MEASURES)
+        for measure in extra:
+            if measure.name in taken:
+                raise ConfigError(f"there are two measures called {measure.name!r}: give yours another name")
+            taken.add(measure.name)
+        self.scene = scene
+        self.measures: list[Measure] = [*(m for m in MEASURES.values() if m.on(scene)), *extra]
+        for measure in self.measures:
+            measure.check(scene)
+        self._keep = frozenset(name for measure in self.measures for name in measure.reads)
+
+    @property
+    def at_clients(self) -> bool:
+        """Whether clients are to be handed their own test data."""
+        return any(measure.at_clients for measure in self.measures)
+
+    def round(self, round: int, old: State, new: State, replies: Replies, memory_of: Callable[[int], Trees]) -> Record:
+        """What was measured in a round (counted from 0): all of it every so often and in the last one."""
+        scene = self.scene
+        due = (round + 1) % scene.every == 0 or round + 1 == scene.rounds
+        predictor = scene.algorithm.predictor(new) if due else None
+        predictions = scene.predictions(predictor, self._keep) if predictor is not None else None
+        moment = Moment(round, old, new, replies, memory_of, predictions)
+        record: Record = {}
+        for measure in self.measures:
+            if due or measure.every_round:
+                record |= measure.round(scene, moment)
+        return record
+
+    def end(self, state: State, ask: Ask) -> Record:
+        """What is measured once, from the final state; `ask` is an exchange of which clients keep nothing."""
+        record: Record = {}
+        for measure in self.measures:
+            record |= measure.end(self.scene, state, ask)
+        return record
+
+    def summary(self, metrics: Sequence[Mapping[str, Any]], timings: Sequence[Mapping[str, Any]]) -> Record:
+        """What the rounds come down to: the run's facts, every measure's share, bytes, seconds."""
+        summary: Record = dict(self.scene.facts)
+        for measure in self.measures:
+            summary |= measure.summary(self.scene, metrics)
+        judged = not self.scene.algorithm.personal and summary.get("accuracy") is not None
+        return {
+            **summary,
+            "judged_by": "accuracy" if judged else "personal_accuracy",
+            **{
+                way: sum(record[way] + record.get(f"start_{way}", 0) for record in metrics)
+                for way in ("bytes_up", "bytes_down")
+            },
+            "seconds": round(sum(v for row in timings for k, v in row.items() if k != "round"), 3),
+        }

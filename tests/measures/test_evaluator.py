@@ -1,0 +1,227 @@
+"""The evaluator: when it measures, what it refuses, and how often it runs the network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import accord
+from accord.config import load_config
+from accord.core.methods import ALGORITHMS
+from accord.core.model import Out
+from accord.core.types import Replies
+from accord.data.federated import Environment, FederatedData, Groups, Pool
+from accord.errors import ConfigError, DataError
+from accord.measures import MEASURES, Evaluator, Measure, Scene
+from support.federation import apart_data, tiny_data, tiny_model, tiny_setup
+from support.personal import tiny
+from support.reference import forward
+
+NOBODY = Replies((), (), torch.zeros(0, dtype=torch.int64), {})
+
+
+class Counting:
+    """A method whose model sees the class in the first number; it counts the samples it is shown."""
+
+    personal = judges_together = False
+
+    def __init__(self) -> None:
+        self.shown = 0
+
+    def predictor(self, state: Any) -> Any:
+        return self.answer if state else None
+
+    def readings(self, state: Any) -> Any:
+        return {}
+
+    def answer(self, x: Tensor) -> Out:
+        self.shown += len(x)
+        logits = torch.stack([x[:, 0], 1 - x[:, 0], torch.zeros(len(x))], 1)
+        return Out(logits, torch.cat([logits, x], 1))
+
+
+def scene(data: FederatedData, algorithm: Any = None, **given: Any) -> Scene:
+    settings = {m.setting.name: m.setting.default for m in MEASURES.values() if m.setting is not None}
+    options = {"batch_size": 7, "rounds": 10, **given}
+    settings |= options.pop("settings", {})
+    return Scene(algorithm or Counting(), data, torch.device("cpu"), range(len(data)), settings=settings, **options)
+
+
+def judged(evaluator: Evaluator, round: int = 0, state: Any = None) -> dict[str, Any]:
+    given = {"model": {}} if state is None else state
+    return evaluator.round(round, given, given, NOBODY, memory_of=lambda client: {})
+
+
+EVERYTHING = {"map": True, "balanced_accuracy": True, "macro_f1": True, "clients": True}
+
+
+def test_the_network_runs_once_over_what_all_measures_read() -> None:
+    data = replace(apart_data(), validation=Groups.of([[]] * 4))
+    assert sorted(data.test.order) == list(range(34)), "the clients hold the whole test pool"
+    one = replace(data, environments=data.environments[:1])
+    for settings in ({}, EVERYTHING):
+        evaluator = Evaluator(scene(one, settings=settings))
+        record = judged(evaluator)
+        assert evaluator.scene.algorithm.shown == 34
+        assert record["accuracy"] == pytest.approx(record["clients"]["weighted_mean"])
+    both = Evaluator(scene(data, settings=EVERYTHING))
+    judged(both)
+    assert both.scene.algorithm.shown == 2 * 34
+
+
+def test_samples_that_lie_elsewhere_are_shown_once_more() -> None:
+    data = apart_data()
+    part = replace(data, environments=data.environments[:1], test=Groups.of([[0, 1], [1, 2], [], [1]]))
+    evaluator = Evaluator(scene(part, settings=EVERYTHING))
+    record = judged(evaluator)
+    assert evaluator.scene.algorithm.shown == 34 + 3 + 15  # the pool, three of its samples, validation
+    y = data.test_pool.y
+    right = [int(p == t) for p, t in zip(Counting().answer(data.test_pool.x).logits.argmax(1), y, strict=True)]
+    expected = [(right[0] + right[1]) / 2, (right[1] + right[2]) / 2, right[1]]
+    assert record["clients"]["mean"] == pytest.approx(np.mean(expected))
+    assert (record["clients"]["clients"], record["clients"]["skipped"]) == (3, 1)
+
+
+def test_clients_that_see_other_inputs_are_judged_on_theirs() -> None:
+    def mirrored(client: int, index: Any, x: Tensor) -> Tensor:
+        return -x if client == 1 else x
+
+    data = replace(apart_data(), transform=mirrored)
+    record = judged(Evaluator(scene(data, settings={"balanced_accuracy": True})))
+    values = []
+    for client in range(4):
+        rows = torch.as_tensor(data.test[client])
+        x = data.test_pool.x[rows] * (-1 if client == 1 else 1)
+        values.append(float((Counting().answer(x).logits.argmax(1) == data.test_pool.y[rows]).double().mean()))
+    found = record["clients"]
+    assert (found["best"], found["worst"], found["mean"]) == (max(values), min(values), pytest.approx(np.mean(values)))
+    assert record["clients_balanced_accuracy"]["clients"] == 4
+
+
+def test_retrieval_is_of_the_pool_as_it_is() -> None:
+    data = apart_data()
+    plain = judged(Evaluator(scene(data, settings=EVERYTHING)))["map"]
+    changed = replace(data, environments=(Environment("shifted", lambda x: x + 3),))
+    assert judged(Evaluator(scene(changed, settings=EVERYTHING)))["map"] == plain
+
+
+def test_large_tensors_are_kept_only_where_they_are_read() -> None:
+    data = apart_data()
+    bare = Evaluator(scene(data))
+    predictions = bare.scene.predictions(bare.scene.algorithm.answer, frozenset())
+    assert [s.logits.numel() + s.features.numel() for s in predictions.environments] == [0, 0]
+    kept = bare.scene.predictions(bare.scene.algorithm.answer, frozenset({"logits"})).plain
+    assert (tuple(kept.logits.shape), kept.features.numel()) == ((34, 3), 0)
+    assert bare._keep == frozenset()
+    assert Evaluator(scene(data, settings=EVERYTHING))._keep == {"logits", "features"}
+
+
+def test_when_it_measures() -> None:
+    evaluator = Evaluator(scene(apart_data(), every=4))
+    assert [round for round in range(10) if judged(evaluator, round)] == [3, 7, 9]
+
+
+def test_a_method_without_a_global_model_and_a_round_without_answers() -> None:
+    evaluator = Evaluator(
+        scene(apart_data(), settings={**EVERYTHING, "personal": True, "drift": True, "local_on_global": True})
+    )
+    assert judged(evaluator, state={}) == {}
+    summary = evaluator.summary([{"round": 1, "bytes_up": 3, "bytes_down": 4}], [{"round": 1, "train": 0.5}])
+    assert summary == {
+        "accuracy": None,
+        "best_accuracy": None,
+        "top5_accuracy": None,
+        "rounds_to": {},
+        "client_accuracy": {},
+        "judged_by": "personal_accuracy",
+        "bytes_up": 3,
+        "bytes_down": 4,
+        "seconds": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "personal", "asked"),
+    [("auto", False, False), ("auto", True, True), (False, True, False), (True, False, True)],
+)
+def test_who_is_judged_by_the_clients_own_models(value: Any, personal: bool, asked: bool) -> None:
+    method = Counting()
+    method.personal = personal
+    evaluator = Evaluator(scene(apart_data(), method, settings={"personal": value}))
+    assert evaluator.at_clients is asked
+    records = [{"round": 1, "accuracy": 0.5, "bytes_up": 0, "bytes_down": 0}]
+    assert evaluator.summary(records, [])["judged_by"] == ("personal_accuracy" if personal else "accuracy")
+
+
+def test_what_could_not_be_measured_is_refused() -> None:
+    data = apart_data()
+    method = ALGORITHMS["fedavg"](tiny_setup(tiny_data(), tiny_model()))
+    visit = lambda *given: None  # noqa: E731
+    for changed, words in (
+        ({"data": replace(data, unseen=frozenset())}, r"partition\.unseen above 0"),
+        ({"visit": None}, "data here"),
+        ({"algorithm": SimpleNamespace(tasks={"train": object()}, personal=False)}, "train a model of their own"),
+    ):
+        given = {"data": data, "algorithm": method, "visit": visit, "settings": {"unseen_epochs": 1}, **changed}
+        with pytest.raises(ConfigError, match=words):
+            Evaluator(scene(**given))
+    few = replace(data, test_pool=replace(data.test_pool, x=data.test_pool.x[:3], y=torch.arange(3)))
+    with pytest.raises(DataError, match="two samples of a class"):
+        Evaluator(scene(few, settings={"map": True}))
+
+
+@pytest.mark.parametrize("name", ["fedper", "apple"])
+def test_local_models_are_made_of_replies_memory_and_the_new_state(name: str, float64: None) -> None:
+    """Memory is asked for where it is kept: from a real node it does not come with the reply."""
+    run = tiny(ALGORITHMS[name], {"relation_lr": 0.3} if name == "apple" else {}).rounds(1)
+    old = run.state
+    run.rounds(1)
+    assert run.replies is not None
+    sent = replace(run.replies, results=tuple(r._replace(memory={}) for r in run.replies.results))
+    noise = torch.randn(300, *run.data.sample_shape, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(300) % 3
+    data = replace(run.data, test_pool=Pool(noise + labels.view(-1, 1, 1, 1) / 2, labels))
+    evaluator = Evaluator(scene(data, run.algorithm, settings={"local_on_global": True}))
+    record = evaluator.round(1, old, run.state, sent, memory_of=run.store.get)
+    values = []
+    for client, result in zip(sent.ids, sent.results, strict=True):
+        kept = run.store.get(client)
+        if name == "fedper":
+            model = {**result.reply["model"], **kept["personal"]}
+        else:
+            shares = kept["relation"]["relation"]
+            model = {n: torch.tensordot(shares, core, 1) for n, core in run.state["cores"].items()}
+        right = forward(model, data.test_pool.x).argmax(1) == data.test_pool.y
+        values.append(float(right.double().mean()))
+    found = record["local_on_global"]
+    assert len(set(values)) > 1
+    assert (found["best"], found["worst"], found["mean"]) == (max(values), min(values), pytest.approx(np.mean(values)))
+
+
+def test_two_measures_of_one_name() -> None:
+    class Mine(Measure):
+        name = "drift"
+
+    with pytest.raises(ConfigError, match="two measures called 'drift'"):
+        Evaluator(scene(apart_data()), [Mine()])
+
+
+def test_nothing_is_asked_that_was_not_switched_on(tmp_path: Path) -> None:
+    sets = ["rounds=3", "evaluate.every=2", "evaluate.clients=false", "partition.unseen=1", "partition.clients=4"]
+    data = apart_data(torch.float32)
+    outcome = accord.run(load_config(None, [*sets, f"out={tmp_path}", "executor=sequential"]), data=data)
+    switched = {"clients", "personal", "drift", "map", "local_on_global", "balanced_accuracy", "macro_f1"}
+    assert [("accuracy" in record, "validation_accuracy" in record) for record in outcome.metrics] == [
+        (False, False),
+        (True, True),
+        (True, True),  # the last round always
+    ]
+    assert not any(switched & record.keys() for record in outcome.metrics)
+    assert not {"client_accuracy", "personal_accuracy", "unseen", *switched} & outcome.summary.keys()
