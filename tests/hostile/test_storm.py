@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accord.executors.processes import can_fork
-from support.storm import METHODS, Storm
+from support.storm import EXECUTORS, METHODS, Storm
 from support.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(
@@ -21,9 +21,11 @@ pytestmark = pytest.mark.skipif(
 
 def test_a_breeze(zygote: Zygote, tmp_path: Path) -> None:
     storm = Storm(zygote, tmp_path, seed=1)
-    for method, executor in (("fedavg", "processes"), ("scaffold", "processes"), ("ditto", "sequential")):
-        storm.journey(method, executor)
+    for method in ("fedavg", "scaffold", "ditto"):
+        for executor in EXECUTORS:
+            storm.journey(method, executor)
     assert storm.wrong == []
+    assert storm.kills.total() > 0
 
 
 @pytest.mark.hostile
