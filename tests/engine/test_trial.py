@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import accord
 from accord.data.federated import Dataset
 from accord.data.partitions import PARTITIONS
-from accord.errors import ConfigError, DataError
+from accord.errors import ConfigError
 from accord.executors.sequential import Sequential as OneByOne
 from support.federation import tiny_data
 
@@ -149,7 +149,7 @@ def refuse(network: nn.Module, message: str, out: Path, data: Dataset | None = N
 
 def test_what_is_no_data_and_no_network(tmp_path: Path) -> None:
     data, given = vectors(), {"data": (np.zeros((4, 2)), np.zeros(4))}
-    with pytest.raises(DataError, match=r"accord.from_arrays\(x, y\) or its like, not a tuple"):
+    with pytest.raises(ConfigError, match=r"accord.from_arrays\(x, y\) or its like, not tuple"):
         accord.run(config(tmp_path), **given)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"must be a torch.nn.Module, not a function"):
         accord.run(config(tmp_path), data=data, model=stack)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def list_(
     kinds = [kind] if kind is not None else list(KINDS)
     if as_json:
         found = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
-        typer.echo(json.dumps(found if kind is None else found[kind], indent=2))
+        typer.echo(json.dumps(found if kind is None else found[kind], indent=2, allow_nan=False))
         return
     console = Console()
     for each in kinds:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
 from accord.config import load_config
+from accord.wire.writing import as_text
 
 if TYPE_CHECKING:
     from accord.engine.profile import Profile
@@ -32,7 +32,7 @@ def profile(
 
     found = measure(settings, rounds)
     if as_json:
-        typer.echo(json.dumps({"rounds": found.rounds, "seconds": dict(found.seconds)}, indent=1))
+        typer.echo(as_text({"rounds": found.rounds, "seconds": dict(found.seconds)}, indent=1))
     else:
         Console().print(table(found, settings.algorithm.name))
 

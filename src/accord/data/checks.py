@@ -38,6 +38,11 @@ def labels_of(pool: Pool, num_classes: int, part: str = "train") -> Index:
 
 def check_dataset(dataset: Dataset) -> Index:
     """Refuse a data set that cannot be partitioned; returns the train labels."""
+    if not isinstance(dataset, Dataset):
+        raise ConfigError(
+            f"data must be a data set, not a {type(dataset).__name__}: make one of your arrays with "
+            "accord.from_arrays(x, y), or use from_torch or from_huggingface"
+        )
     if dataset.num_classes < 1:
         raise DataError(f"data set {dataset.name!r} lists no classes")
     if not len(dataset.train):

@@ -31,6 +31,11 @@ class Pool:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name, tensor in (("x", self.x), ("y", self.y)):
+            if tensor.layout is not torch.strided:
+                raise DataError(f"{name} is a sparse tensor ({tensor.layout}): give {name}.to_dense()")
+
     def __len__(self) -> int:
         return len(self.y)
 

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode
 from accord.wire.format import LIMITS
 from accord.wire.records import ANY_TEXT, SHA256, TEXTS, WHOLE, Bounds, check, parse, shown
+from accord.wire.writing import digest
 
 FORMAT = 2
 FIELDS = {
@@ -33,6 +35,7 @@ FIELDS = {
     "versions": TEXTS,
     "clients": MANIFEST,
     "server_sha256": SHA256,
+    "metrics_sha256": SHA256,
     "digest": SHA256,
 }
 BOUNDS = Bounds(size=1 << 28, depth=4, entries=1 << 23)  # of run.json: two million clients
@@ -46,6 +49,8 @@ class Snapshot:
     round: int  # rounds completed
     state: Trees
     clients: Manifest
+    metrics: str = hashlib.sha256().hexdigest()  # of the lines of metrics.jsonl that were there
+    versions: dict[str, str] = field(default_factory=dict)  # what wrote it, where it was read
 
 
 class Checkpoints:
@@ -70,9 +75,10 @@ class Checkpoints:
             "versions": versions,
             "clients": snapshot.clients,
             "server_sha256": hashlib.sha256(server).hexdigest(),
+            "metrics_sha256": snapshot.metrics,
         }
-        record["digest"] = _digest(record)
-        text = json.dumps(record, indent=1, sort_keys=True).encode()
+        record["digest"] = digest(record)
+        text = json.dumps(record, indent=1, sort_keys=True, allow_nan=False).encode()
         if len(text) > BOUNDS.size:
             raise RunError(f"the checkpoint's record has {len(text)} bytes: more than {BOUNDS.size} could not be read")
         final = self.folder / f"round-{snapshot.round:06d}"
@@ -111,6 +117,14 @@ class Checkpoints:
             sound += self._is_sound(folder, record) and store.has(record["clients"])
         store.collect_garbage(manifests)
 
+    def release(self, store: ClientStore) -> None:
+        """The run is over: what its clients remember is needed by checkpoints alone, if there are any."""
+        store.forget()
+        self.prune(store)
+        for folder in (self.clients_folder, self.folder):
+            with suppress(OSError):
+                folder.rmdir()  # unless there is something in it
+
     def _is_sound(self, folder: Path, record: dict[str, Any]) -> bool:
         """Whether the state is the one recorded; read again only if the files changed since."""
         try:
@@ -137,8 +151,7 @@ class Checkpoints:
     def _record(self, number: int, folder: Path) -> dict[str, Any]:
         try:
             record: dict[str, Any] = parse(read_here(folder / "run.json", BOUNDS.size), BOUNDS, "run.json")
-            digest = _digest({k: v for k, v in record.items() if k != "digest"})
-            if record.get("digest") != digest:
+            if record.get("digest") != digest({k: v for k, v in record.items() if k != "digest"}):
                 raise CheckpointError("run.json is damaged: its digest differs")
             if record.get("format") != FORMAT:
                 raise CheckpointError(
@@ -161,7 +174,7 @@ class Checkpoints:
         except (OSError, RunError, DataError) as error:
             raise CheckpointError(f"server.safetensors cannot be read ({error})") from error
         store.check(record["clients"])
-        return Snapshot(record["round"], state, record["clients"])
+        return Snapshot(record["round"], state, record["clients"], record["metrics_sha256"], record["versions"])
 
     @staticmethod
     def _check_state(folder: Path, record: dict[str, Any]) -> None:
@@ -184,10 +197,6 @@ def _remove(folder: Path) -> None:
 def _marks(folder: Path) -> _Marks:
     files = [os.lstat(folder / name) for name in ("run.json", "server.safetensors")]
     return tuple((file.st_ino, file.st_size, file.st_mtime_ns) for file in files)
-
-
-def _digest(record: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def to_device(trees: Trees, device: torch.device) -> Trees:

@@ -31,7 +31,7 @@ class RoundExchange(Exchange, Protocol):
     missing: dict[int, str]
 
 
-class EmptyRound(Exception):  # noqa: N818 - nothing is wrong with the run
+class EmptyRound(RunError):  # noqa: N818 - nothing is wrong with a round that has it
     """Too few clients took part to make a round, and nobody failed: it is skipped, and the run goes on."""
 
 

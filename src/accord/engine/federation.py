@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from accord.client import Executor, Site
-from accord.config import RunConfig
+from accord.config import RunConfig, config_hash
 from accord.core.algorithm import Algorithm
 from accord.core.keys import Key
 from accord.core.model import Model
@@ -46,7 +46,7 @@ from accord.engine.identity import Identity, identity
 from accord.engine.planned import check_steps
 from accord.engine.store import ClientStore
 from accord.engine.trial import trains_on_one, try_network
-from accord.errors import ConfigError, DataError
+from accord.errors import ConfigError
 from accord.executors import choose, make_executor
 
 
@@ -69,7 +69,7 @@ class Federation:
     ) -> Federation:
         """From a configuration; `data` and `model` replace its own, for data and networks that have no name."""
         if data is not None and not isinstance(data, FederatedData | Dataset):
-            raise DataError(f"data must be made with accord.from_arrays(x, y) or its like, not a {type(data).__name__}")
+            raise ConfigError(f"data must be made with accord.from_arrays(x, y) or its like, not {type(data).__name__}")
         if model is not None and not isinstance(model, nn.Module):
             raise ConfigError(f"model must be a torch.nn.Module, not a {type(model).__name__}")
         device = choose_device(config.device)
@@ -117,8 +117,8 @@ class Federation:
 
     @cached_property
     def identity(self) -> Identity:
-        """Of its data and network: what a run is resumed with must have the same."""
-        return identity(self.data, self.model)
+        """Of its data, network and settings: what a run is resumed with must have the same."""
+        return identity(self.data, self.model, config_hash(self.config))
 
     def world(self, round: int) -> World:
         """What the server knows in `round`."""

@@ -18,7 +18,16 @@ from accord.errors import RunError
 
 # What a run keeps in its folder, and in its `checkpoint`.
 OWN = (
-    *(".lock", "config.toml", "metrics.jsonl", "timings.jsonl", "notes.txt", "summary.json", "mlflow-run-id"),
+    *(
+        ".lock",
+        "config.toml",
+        "identity.json",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "notes.txt",
+        "summary.json",
+        "mlflow-run-id",
+    ),
     *("tensorboard", "checkpoint"),
 )
 TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")  # of `write_atomic`
@@ -26,6 +35,10 @@ UNFINISHED = re.compile(r"\.round-[0-9]+\.tmp")  # a checkpoint before its renam
 ROUND = re.compile(r"round-([0-9]+)")  # a checkpoint
 # O_NONBLOCK: a pipe that waits for its other end would wait for ever.
 SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class InUseError(RunError):
+    """Another process works in a run's folder."""
 
 
 def no_links(path: str, flags: int) -> int:
@@ -127,7 +140,7 @@ def only_here(folder: Path) -> Iterator[None]:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process alone: forked workers do not hold it
         except OSError as error:
-            raise RunError(f"another process works in {folder}: wait for it, or end it first") from error
+            raise InUseError(f"another process works in {folder}: wait for it, or end it first") from error
         _clear_away(folder, checkpoint)
         yield
 

@@ -20,21 +20,27 @@ from torch import Tensor, nn
 from accord.core.given import duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.files import write_atomic
-from accord.errors import CheckpointError
+from accord.engine.files import read_here, write_atomic
+from accord.errors import CheckpointError, DataError, RunError
+from accord.wire.records import Bounds, parse, shown
 
 FILE = "identity.json"
 PROBES = 2  # samples a network is tried with
 SHOWN = 16  # of its answers that are kept
+BOUNDS = Bounds(size=1 << 26, depth=4, entries=1 << 20)  # of the file
 NEAR = 1e-2  # how far answers may differ: machines round differently, other functions are further off
 
 Identity = dict[str, Any]
 
 
-def identity(data: FederatedData, model: Model) -> Identity:
-    """Of a federation's data and network."""
+def identity(data: FederatedData, model: Model, settings: str) -> Identity:
+    """Of a federation's data and network, and of its `settings`, of which only the hash is known here."""
     whole = data.train_pool.take(np.zeros(0, np.int64))[0].dtype == torch.int64
-    return {"data": data_identity(data), "network": network_identity(model.network, data.sample_shape, whole)}
+    return {
+        "data": data_identity(data),
+        "network": network_identity(model.network, data.sample_shape, whole),
+        "settings": {"hash": settings},
+    }
 
 
 def data_identity(data: FederatedData) -> Identity:
@@ -68,16 +74,14 @@ def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: b
 
 def keep(folder: Path, found: Identity) -> None:
     """Write it into a new run's folder."""
-    write_atomic(folder / FILE, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    write_atomic(folder / FILE, json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
 def compare(folder: Path, found: Identity) -> None:
-    """Refuse to go on with other data, or another network, than the run began with."""
+    """Refuse to go on with other data, another network or other settings than the run began with."""
     try:
-        known = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        if not isinstance(known, dict):
-            raise ValueError("not a record")
-    except (OSError, ValueError, RecursionError) as error:
+        known = parse(read_here(folder / FILE, BOUNDS.size), BOUNDS, FILE)
+    except (OSError, DataError, RunError) as error:
         raise CheckpointError(
             f"{folder / FILE} cannot be read ({error}), so it is not known what data and network this run began with: "
             "restore the file, or start a new run"
@@ -87,6 +91,10 @@ def compare(folder: Path, found: Identity) -> None:
         raise CheckpointError(
             f"{folder} began with other data or another network: {'; '.join(differences[:4])}. Give the same data and "
             "network again (accord.resume(folder, data=..., model=...)), or start a new run."
+        )
+    if known.get("settings") != found["settings"]:
+        raise CheckpointError(
+            f"{folder / 'config.toml'} has other settings than this run began with: undo the change, or start a new run"
         )
 
 
@@ -108,9 +116,13 @@ def _difference(section: str, name: str, was: object, now: object) -> str:
     if isinstance(was, list) and isinstance(now, list):
         gone = [item for item in was if item not in now][:2]
         new = [item for item in now if item not in was][:2]
-        return f"{section} {name}: {gone or 'nothing'} became {new or 'nothing'}"
+        return f"{section} {name}: {shown(gone) if gone else 'nothing'} became {shown(new) if new else 'nothing'}"
     digests = isinstance(now, str) and len(now) == 64
-    return f"{section} {name.replace('_', ' ')} differ" if digests else f"{section} {name} was {was!r}, is {now!r}"
+    return (
+        f"{section} {name.replace('_', ' ')} differ"
+        if digests
+        else f"{section} {name} was {shown(was)}, is {shown(now)}"
+    )
 
 
 def _near(was: object, now: list[float | None]) -> bool:

@@ -1,26 +1,28 @@
-"""A run's folder and its line-per-round logs.
+"""A run's line-per-round logs.
 
-`metrics.jsonl` holds nothing that depends on the clock, so two runs of one configuration give the same bytes;
-seconds are in `timings.jsonl`.
+`metrics.jsonl` is a result: it holds nothing that depends on the clock, so two runs of one configuration give the same
+bytes, and a run goes on only if the lines of all rounds up to its checkpoint are those it wrote. Seconds are in
+`timings.jsonl`, which is no result: a line of it that cannot be read is dropped, and a note says so.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import platform
-import re
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import safetensors
 import torch
 
 from accord._version import __version__
-from accord.config import RunConfig
-from accord.engine.files import no_links, refuse_links
-from accord.errors import ConfigError, RunError
+from accord.engine.earlier import keep_timings, kept_metrics
+from accord.engine.files import no_links, refuse_links, sync_folder
+from accord.errors import RunError
+from accord.wire.lines import lines
+from accord.wire.writing import as_text, finite_only
 
 Record = dict[str, Any]
 
@@ -36,90 +38,108 @@ def versions() -> dict[str, str]:
     }
 
 
-def new_folder(config: RunConfig, data_name: str) -> Path:
-    """`out/name`, or a name made from algorithm, data and seed with a number when it is taken."""
-    out = Path(config.out)
-    base = config.name or f"{config.algorithm.name}-{plain_name(data_name)}-s{config.seed}"
-    candidates = [out / base] if config.name else [out / base, *(out / f"{base}-{n}" for n in range(2, 10000))]
-    for folder in candidates:
-        try:
-            folder.mkdir(parents=True)
-            return folder
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise RunError(
-                f"cannot make the run's folder {folder}: {error.strerror or error}. Choose another --out."
-            ) from error
-    raise ConfigError(
-        f"the run folder {candidates[0]} exists already: choose another name, or go on with it by "
-        f"`accord resume {candidates[0]}`"
-    )
-
-
-def plain_name(name: str) -> str:
-    """A data set's name as a part of a folder's name."""
-    return re.sub(r"[^\w.+=,@-]+", "_", name)[:80] or "data"
-
-
 class RunLogs:
-    """The logs of rounds 1..`rounds` are kept; later or torn lines are those of a stopped run, and are redone."""
+    """The logs of rounds 1..`rounds` are kept; later ones are those of a stopped run, and are redone.
+
+    `digest` is that of the metrics' lines as the checkpoint knows them; without one they are not compared.
+    """
 
     NAMES = ("metrics", "timings")
 
-    def __init__(self, folder: Path, rounds: int) -> None:
+    def __init__(self, folder: Path, rounds: int, digest: str = "") -> None:
         self.folder = folder
         refuse_links(*(self._path(name) for name in self.NAMES))
-        for name in self.NAMES:
-            path = self._path(name)
-            if path.exists():
-                self._truncate(path, rounds)
-        try:
-            self._files = {
-                name: open(self._path(name), "a", encoding="utf-8", opener=no_links)  # noqa: SIM115  # see `close`
-                for name in self.NAMES
-            }
-        except OSError as error:
-            raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error
+        kept = kept_metrics(self._path("metrics"), rounds, digest)
+        if self._path("metrics").exists():
+            with open(self._path("metrics"), "r+b", opener=no_links) as file:
+                file.truncate(kept.bytes)
+        self._sum = kept.sum
+        for problem in keep_timings(self._path("timings"), rounds):
+            self.note(f"timings.jsonl: {problem}; it was dropped, so the seconds are not those of all rounds")
+        with ExitStack() as opened:
+            try:
+                self._files = {
+                    name: opened.enter_context(open(self._path(name), "ab", buffering=0, opener=no_links))
+                    for name in self.NAMES
+                }
+                sync_folder(folder)
+            except OSError as error:
+                raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error
+            self._open = opened.pop_all()
 
-    def write(self, name: str, record: Record) -> None:
-        """One line, on its way to the disk before anything that counts on it."""
+    @property
+    def digest(self) -> str:
+        """Of all lines of metrics.jsonl."""
+        return str(self._sum.hexdigest())
+
+    def write(self, name: str, record: Record) -> Record:
+        """One line; the record as it is written, without numbers that are none. `sync` brings it to the disk."""
+        written = finite_only(record)
+        data = (as_text(written) + "\n").encode()
+        self.check_place(name)
+        rest = memoryview(data)
         try:
-            self._files[name].write(json.dumps(record) + "\n")
-            self._files[name].flush()
+            while len(rest):
+                rest = rest[self._files[name].write(rest) :]
         except OSError as error:
-            raise RunError(
-                f"cannot write {self._path(name)}: {error.strerror or error}. Free space, then `accord resume`."
-            ) from error
+            self._fail(name, error)
+        if name == "metrics":
+            self._sum.update(data)
+        return written
+
+    def sync(self) -> None:
+        """All lines reach the disk before anything that counts on them does."""
+        for name in self.NAMES:
+            self.check_place(name)
+            try:
+                os.fsync(self._files[name].fileno())
+            except OSError as error:
+                self._fail(name, error)
+
+    def check_place(self, name: str = "metrics") -> None:
+        """RunError if the file is no longer where it was: what is written would be lost."""
+        try:
+            if os.path.samestat(os.lstat(self._path(name)), os.fstat(self._files[name].fileno())):
+                return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._fail(name, error)
+        raise RunError(
+            f"{self._path(name)} was removed or moved while the run was at work: it stops here, as nothing more could "
+            "be kept. Put the folder back and `accord resume` it, or start a new run."
+        )
 
     def note(self, text: str) -> None:
         """A remark for whoever looks into the folder later."""
-        with open(self.folder / "notes.txt", "a", encoding="utf-8", opener=no_links) as file:
-            file.write(text + "\n")
+        try:
+            with open(self.folder / "notes.txt", "a", encoding="utf-8", opener=no_links) as file:
+                file.write(text + "\n")
+        except OSError as error:
+            self._fail("notes", error, ".txt")
 
     def read(self, name: str) -> list[Record]:
         """All lines written so far."""
-        return [json.loads(line) for line in self._path(name).read_text(encoding="utf-8").splitlines()]
+        return read_log(self._path(name))
 
     def close(self) -> None:
-        """Close the files."""
-        for file in self._files.values():
-            with suppress(OSError):  # of a line that did not fit, which `write` has said
-                file.close()
+        """Close the files; what could not be written was said when it was written."""
+        with suppress(OSError):
+            self._open.close()
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"
 
-    @staticmethod
-    def _truncate(path: Path, rounds: int) -> None:
-        kept = 0
+    def _fail(self, name: str, error: OSError, ending: str = ".jsonl") -> NoReturn:
+        raise RunError(
+            f"cannot write {self.folder / name}{ending}: {error.strerror or error}. Free space, then `accord resume`."
+        ) from error
+
+
+def read_log(path: Path) -> list[Record]:
+    """All lines of a log that was found to be sound."""
+    try:
         with open(path, "rb", opener=no_links) as file:
-            for line in file:
-                try:
-                    if not line.endswith(b"\n") or json.loads(line)["round"] > rounds:
-                        break
-                except (ValueError, KeyError, TypeError):
-                    break
-                kept += len(line)
-        with open(path, "r+b", opener=no_links) as file:
-            file.truncate(kept)
+            return [line.record for line in lines(file) if line.record is not None]
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error

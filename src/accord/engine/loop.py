@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import torch
 
 from accord.core.algorithm import Algorithm
+from accord.core.tensors import finite
 from accord.core.types import Replies, State, World
 from accord.engine.exchange import EmptyRound, RoundExchange
 from accord.engine.missing import named
+from accord.errors import DivergedError
 
 Record = dict[str, Any]
 
@@ -66,6 +68,7 @@ class Loop:
                 new, replies = state, Replies((), (), torch.zeros(0, dtype=torch.int64), exchange.missing)
                 record = _record(round, replies, exchange) | {"skipped": str(reason)}
             else:
+                check_state(round, new)
                 record = _record(round, replies, exchange)
                 if reported := self.algorithm.metrics(new):
                     record["server"] = reported
@@ -75,6 +78,22 @@ class Loop:
             clock.lap("evaluate")
             state = new
             yield Completed(round + 1, state, record, clock)
+
+
+def check_state(round: int, state: State) -> None:
+    """Stop where the server's own step diverged, before anything is kept of it: the clients' answers were finite."""
+    if finite(state):
+        return
+    broken = {name: [leaf for leaf, t in tree.items() if not finite({name: {leaf: t}})] for name, tree in state.items()}
+    places = [
+        f"{name} ({', '.join(leaves[:2])}{', ...' if len(leaves) > 2 else ''})"
+        for name, leaves in broken.items()
+        if leaves
+    ]
+    raise DivergedError(
+        f"training diverged in round {round + 1}: the clients' answers were finite, but what the server made of them "
+        f"is not, in {'; '.join(places)}. Lower the method's own rates (`accord explain` lists them) or local.lr."
+    )
 
 
 def _record(round: int, replies: Replies, exchange: RoundExchange) -> Record:

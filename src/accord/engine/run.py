@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,22 +12,27 @@ from typing import Any
 
 from torch import nn
 
-from accord.config import RunConfig, config_hash, load_config, to_toml
+from accord.config import RunConfig, config_hash, load_config
 from accord.core.tensors import Trees
+from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import identity
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
+from accord.engine.earlier import kept_metrics
+from accord.engine.ending import finished, write_summary
 from accord.engine.evaluation import evaluator_of
 from accord.engine.federation import Federation
-from accord.engine.files import only_here, write_atomic
-from accord.engine.logs import RunLogs, new_folder, versions
+from accord.engine.files import only_here
+from accord.engine.folder import CONFIG, new_folder
+from accord.engine.logs import RunLogs, read_log, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
 from accord.engine.store import ClientStore
-from accord.errors import CheckpointError
+from accord.errors import CheckpointError, DivergedError
 from accord.executors.gpu.precision import numerics
 from accord.measures import Evaluator, Function, Measure
 from accord.observe import Audience, Observer
+from accord.wire.records import shown
 
 Record = dict[str, Any]
 
@@ -59,10 +65,7 @@ def run(
     """
     federation = Federation.build(config, data, model)
     evaluator = evaluator_of(federation, metrics)
-    folder = new_folder(config, federation.data.name)
-    identity.keep(folder, federation.identity)
-    write_atomic(folder / "config.toml", to_toml(config))
-    return _carry_out(federation, evaluator, folder, Audience(observers))
+    return _carry_out(federation, evaluator, new_folder(config, federation.identity), Audience(observers))
 
 
 def resume(
@@ -73,59 +76,134 @@ def resume(
     observers: Sequence[Observer] = (),
     metrics: Sequence[Measure | Function] = (),
 ) -> Outcome:
-    """Go on with a run that was stopped, to the same bits. Own data, networks and metrics must be given again."""
+    """Go on with a run that was stopped, to the same bits. Own data, networks and metrics must be given again.
+
+    A run that came to its end is returned as it is.
+    """
     folder = Path(folder)
-    if not (folder / "config.toml").is_file():
-        raise CheckpointError(f"{folder} holds no run: there is no config.toml in it")
-    federation = Federation.build(load_config(folder / "config.toml"), data, model)
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(f"{folder} holds no run: there is no {CONFIG} in it")
+    federation = Federation.build(load_config(folder / CONFIG), data, model)
     identity.compare(folder, federation.identity)
     return _carry_out(federation, evaluator_of(federation, metrics), folder, Audience(observers))
 
 
 def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audience: Audience) -> Outcome:
     """All rounds that are still to do."""
-    config, algorithm = federation.config, federation.algorithm
+    config = federation.config
     checkpoints = Checkpoints(folder / "checkpoint", config_hash(config), config.checkpoint.keep)
     with numerics(config.precision), only_here(folder), federation.memory(checkpoints.clients_folder) as store:
         snapshot, refused = checkpoints.newest(store)
-        logs = RunLogs(folder, snapshot.round if snapshot else 0)
-        for reason in refused:
-            logs.note(f"checkpoint passed over: {reason}")
-        # Workers are forked here, before any observer starts a thread.
-        executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients)
-        try:
-            start = federation.exchange(executor, store, 0)
-            if snapshot is None:
-                state, first = federation.first_state(start), 0
-            else:
+        if (known := finished(folder, snapshot is not None)) is not None:
+            if snapshot is not None:
                 store.restore(snapshot.clients)
                 checkpoints.prune(store)  # it was perhaps killed when it was about to
-                state, first = to_device(snapshot.state, federation.device), snapshot.round
-            audience.started(config, folder, config.rounds, first)
-            to_clients = partial(federation.exchange, executor, store)
-            judge = partial(evaluator.round, memory_of=partial(_memory, federation, store))
-            loop = Loop(algorithm, federation.world, to_clients, judge, audience.phase)
-            for done in loop.rounds(state, first, config.rounds):
-                state, record = done.state, done.record
-                if done.round == 1 and start.bytes_up + start.bytes_down:
-                    record |= {"start_bytes_up": start.bytes_up, "start_bytes_down": start.bytes_down}
-                if done.round == 1 and start.missing:
-                    record["missing"] = named(start.missing) | record.get("missing", {})
-                logs.write("metrics", record)
-                if _is_kept(config, done.round):
-                    checkpoints.save(Snapshot(done.round, state, store.save()), store, versions())
-                    done.clock.lap("checkpoint")
-                logs.write("timings", {"round": done.round, **done.clock.laps})
-                audience.round_ended(done.round, record)
-            rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
-            summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(state, rehearsal)
-            summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
-        finally:
-            executor.close()
-            logs.close()
-        write_atomic(folder / "summary.json", json.dumps(summary, indent=2))
-        audience.ended(summary)
-        return Outcome(algorithm.export(state), logs.read("metrics"), summary, folder)
+            return _as_it_is(federation, snapshot, known, folder, audience)
+        with closing(_logs(folder, snapshot, refused)) as logs:
+            state, summary = _rounds(federation, evaluator, checkpoints, store, snapshot, logs, audience)
+            logs.sync()
+            summary = write_summary(folder, summary, logs.read("metrics")[-1], logs.digest)
+            if not config.checkpoint.every:
+                checkpoints.release(store)
+            return _told(Outcome(federation.algorithm.export(state), logs.read("metrics"), summary, folder), audience)
+
+
+def _logs(folder: Path, snapshot: Snapshot | None, refused: Sequence[str]) -> RunLogs:
+    """The logs up to the snapshot, with notes on what a run goes on from."""
+    logs = RunLogs(folder, snapshot.round, snapshot.metrics) if snapshot is not None else RunLogs(folder, 0)
+    now = versions()
+    other = [
+        f"{name} {shown(before)} (now {now[name]})"
+        for name, before in (snapshot.versions if snapshot is not None else {}).items()
+        if name in now and now[name] != before
+    ]
+    notes = [f"checkpoint passed over: {reason}" for reason in refused]
+    if other:
+        notes.append(f"round {snapshot.round if snapshot else 0} was made with {', '.join(other)}")
+        warnings.warn(f"{folder}: {notes[-1]}; the run goes on, and other versions may give other bits", stacklevel=5)
+    try:
+        for note in notes:
+            logs.note(note)
+    except BaseException:
+        logs.close()
+        raise
+    return logs
+
+
+def _rounds(
+    federation: Federation,
+    evaluator: Evaluator,
+    checkpoints: Checkpoints,
+    store: ClientStore,
+    snapshot: Snapshot | None,
+    logs: RunLogs,
+    audience: Audience,
+) -> tuple[State, Record]:
+    """The rounds that are left, and what all of them came to."""
+    config = federation.config
+    # Workers are forked here, before any observer starts a thread.
+    executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients)
+    try:
+        start = federation.exchange(executor, store, 0)
+        if snapshot is None:
+            state, first = federation.first_state(start), 0
+        else:
+            store.restore(snapshot.clients)
+            checkpoints.prune(store)  # it was perhaps killed when it was about to
+            state, first = to_device(snapshot.state, federation.device), snapshot.round
+        audience.started(config, logs.folder, config.rounds, first)
+        to_clients = partial(federation.exchange, executor, store)
+        judge = partial(evaluator.round, memory_of=partial(_memory, federation, store))
+        loop = Loop(federation.algorithm, federation.world, to_clients, judge, audience.phase)
+        for done in loop.rounds(state, first, config.rounds):
+            state, record = done.state, done.record
+            if done.round == 1 and start.bytes_up + start.bytes_down:
+                record |= {"start_bytes_up": start.bytes_up, "start_bytes_down": start.bytes_down}
+            if done.round == 1 and start.missing:
+                record["missing"] = named(start.missing) | record.get("missing", {})
+            record = logs.write("metrics", record)
+            if not config.checkpoint.every:
+                logs.sync()
+                checkpoints.prune(store)  # what clients remembered before, where it lies on the disk
+            elif _is_kept(config, done.round):
+                logs.sync()
+                checkpoints.save(Snapshot(done.round, state, store.save(), logs.digest), store, versions())
+                done.clock.lap("checkpoint")
+            logs.write("timings", {"round": done.round, **done.clock.laps})
+            audience.round_ended(done.round, record)
+        rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
+        summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(state, rehearsal)
+        summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
+    finally:
+        executor.close()
+    return state, summary
+
+
+def _as_it_is(
+    federation: Federation, snapshot: Snapshot | None, summary: Record, folder: Path, audience: Audience
+) -> Outcome:
+    """A run that came to its end before: nothing of it is done again, or changed."""
+    rounds = federation.config.rounds
+    kept_metrics(folder / "metrics.jsonl", rounds, summary["metrics_sha256"])
+    model = None
+    if snapshot is not None and snapshot.round == rounds:
+        model = federation.algorithm.export(to_device(snapshot.state, federation.device))
+    else:
+        warnings.warn(
+            f"{folder} came to its end and is returned as it is, without its network: no checkpoint of its last round "
+            "is there (checkpoint.every = 0 keeps none)",
+            stacklevel=4,
+        )
+    audience.started(federation.config, folder, rounds, rounds)
+    return _told(Outcome(model, read_log(folder / "metrics.jsonl"), summary, folder), audience)
+
+
+def _told(outcome: Outcome, audience: Audience) -> Outcome:
+    """What came of a run, once everything is written; DivergedError if it is worth nothing."""
+    audience.ended(outcome.summary)
+    if "diverged" in outcome.summary:
+        raise DivergedError(f"{outcome.folder}: {outcome.summary['diverged']}")
+    return outcome
 
 
 def _memory(federation: Federation, store: ClientStore, client: int) -> Trees:

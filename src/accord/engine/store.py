@@ -94,6 +94,10 @@ class ClientStore:
         self._files = {int(client): list(entry) for client, entry in manifest.items()}
         self._version = {client: _version_of(entry[0]) for client, entry in self._files.items()}
 
+    def forget(self) -> None:
+        """Nobody needs what the clients remember any more; `collect_garbage` takes the files."""
+        self.restore({})
+
     def check(self, manifest: Manifest) -> None:
         """Raise CheckpointError unless every file is there with its checksum."""
         for entry in manifest.values():

@@ -35,7 +35,7 @@ TAKEN = {
     "every", "split", "batch_size", "unseen_epochs", "algorithm", "dataset", "seed", "rounds", "versions", "note",
     "test_loss", "environments", "readings", "skipped", "best_accuracy", "top5_accuracy", "rounds_to",
     "client_accuracy", "judged_by", "validation_accuracy", "personal_accuracy", "personal_accuracy_before", "bytes",
-    "seconds",
+    "seconds", "not_finite", "diverged", "metrics_sha256", "digest",
 }  # fmt: skip
 
 

@@ -72,11 +72,12 @@ def compare(
         except (RunError, CheckpointError) as error:  # one that diverges must not cost the others
             failed[entry.run] = str(error)
             told.run_failed(entry, str(error))
-    finished = [entry for entry in entries if entry.finished]
+    summaries = {entry.run: read_summary(entry.folder) for entry in entries if entry.finished}
+    failed |= {run: summary["diverged"] for run, summary in summaries.items() if "diverged" in summary}
     result = ComparisonResult(
         comparison.folder,
-        {entry.run: read_summary(entry.folder) for entry in finished},
-        {entry.run: read_metrics(entry.folder) for entry in finished},
+        {run: summary for run, summary in summaries.items() if run not in failed},
+        {entry.run: read_metrics(entry.folder) for entry in entries if entry.run in summaries.keys() - failed.keys()},
         failed,
         tuned,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ from accord.report.plots import curves, series
 from accord.report.tables import Row, aggregate, as_json, markdown
 from accord.study.choice import Choice
 from accord.study.entry import Run
+from accord.wire.writing import as_text
 
 Record = dict[str, Any]
 
@@ -61,7 +61,7 @@ class TuningResult:
 
     def write(self) -> None:
         """tuning.json and tuning.md, in the folder."""
-        write_atomic(self.folder / "tuning.json", json.dumps(self.as_json(), indent=2) + "\n")
+        write_atomic(self.folder / "tuning.json", as_text(self.as_json(), indent=2) + "\n")
         write_atomic(self.folder / "tuning.md", self.table())
 
 
@@ -105,7 +105,7 @@ class ComparisonResult:
 
     def write(self) -> None:
         """compare.json in the folder, and table.md where there are rows."""
-        write_atomic(self.folder / "compare.json", json.dumps(self.as_json(), indent=2) + "\n")
+        write_atomic(self.folder / "compare.json", as_text(self.as_json(), indent=2) + "\n")
         if self.rows:
             write_atomic(self.folder / "table.md", self.table())
 

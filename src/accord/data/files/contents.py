@@ -7,6 +7,8 @@ memory.
 from __future__ import annotations
 
 import gzip
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -24,7 +26,10 @@ from accord.errors import DataError
 
 Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]  # images and labels
 
-DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+DAMAGED = (
+    *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError),
+    *(struct.error, ValueError, LookupError, OverflowError, MemoryError),  # of headers whose numbers are wrong
+)
 MAX_BYTES = 1 << 30  # no file of any data set here is near this; a compressed bomb is
 
 

@@ -21,6 +21,8 @@ from accord.errors import DataError
 def as_array(values: Any, what: str) -> npt.NDArray[Any]:
     """A NumPy array of numbers or strings from an array, a tensor, a data frame or nested lists."""
     if isinstance(values, Tensor):
+        if values.layout is not torch.strided:
+            raise DataError(f"{what} is a sparse tensor ({values.layout}); give it as {what}.to_dense()")
         values = values.detach().cpu()
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
