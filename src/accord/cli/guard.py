@@ -29,7 +29,6 @@ class Guarded(TyperGroup):
     """Commands with one place for errors: 2 for a wrong configuration, 1 for others, 130 for Ctrl-C."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         try:
             return super().invoke(ctx)
         except AccordError as error:

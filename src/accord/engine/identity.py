@@ -60,12 +60,12 @@ def network_identity(network: nn.Module, sample_shape: tuple[int, ...]) -> Ident
     return {"layers": layers, "values": values, "answers": _answers(network, sample_shape)}
 
 
-def keep(folder: Path, found: Identity) -> None:
+def keep(folder: Path, current: Identity) -> None:
     """Write it into a new run's folder."""
-    write_atomic(folder / FILE, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    write_atomic(folder / FILE, json.dumps(current, indent=1, sort_keys=True) + "\n")
 
 
-def compare(folder: Path, found: Identity) -> None:
+def compare(folder: Path, current: Identity) -> None:
     """Refuse to go on with other data, or another network, than the run began with."""
     try:
         known = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ def compare(folder: Path, found: Identity) -> None:
             f"{folder / FILE} cannot be read ({error}), so it is not known what data and network this run began with: "
             "restore the file, or start a new run"
         ) from error
-    differences = [*_differences("data", known, found), *_differences("network", known, found)]
+    differences = [*_differences("data", known, current), *_differences("network", known, current)]
     if differences:
         raise CheckpointError(
             f"{folder} began with other data or another network: {'; '.join(differences[:4])}. Give the same data and "
@@ -84,8 +84,8 @@ def compare(folder: Path, found: Identity) -> None:
         )
 
 
-def _differences(section: str, known: Mapping[str, Any], found: Identity) -> Iterator[str]:
-    before, now = known.get(section), found[section]
+def _differences(section: str, known: Mapping[str, Any], current: Identity) -> Iterator[str]:
+    before, now = known.get(section), current[section]
     if not isinstance(before, dict):
         yield f"its {section} is not recorded"
         return
@@ -163,7 +163,7 @@ def _transformed(data: FederatedData) -> Iterator[bytes]:
 
 
 def _digest(pieces: Iterator[bytes]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
+        digest.update(piece)
+    return digest.hexdigest()
