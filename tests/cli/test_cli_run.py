@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import json
+import os
+import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accord.cli import main
+from accord.cli.running import Whereabouts
 from accord.config import RunConfig, load_config, to_toml
 from accord.errors import DivergedError
 
@@ -91,6 +96,75 @@ def test_ctrl_c_before_the_first_round(accord: Callable[..., Any], engine: Any) 
     result = accord("run")
     assert result.exit_code == 130
     assert "nothing was under way" in result.stderr
+
+
+def terminated(self: Whereabouts, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
+    self.folder = folder
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_sigterm_says_how_to_go_on_and_is_what_it_was_afterwards(
+    accord: Callable[..., Any], engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Whereabouts, "started", terminated)
+    for command, hint in (
+        (("run", "--name", "x"), "accord resume runs/x"),
+        (("resume", "runs/x"), "accord resume runs/x"),
+        (("compare", "--algorithms", "fedavg"), "run the same command again"),
+    ):
+        result = accord(*command)
+        assert result.exit_code == 128 + 15
+        assert hint in result.stderr
+        assert "Traceback" not in result.output
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_sigterm_before_the_first_round(accord: Callable[..., Any], engine: Any) -> None:
+    sys.modules["accord.engine.run"].run = lambda *_, **__: os.kill(os.getpid(), 15)  # type: ignore[attr-defined]
+    result = accord("run")
+    assert result.exit_code == 143
+    assert "nothing was under way" in result.stderr
+
+
+def test_sigterm_of_somebody_with_other_plans_is_left_alone(
+    accord: Callable[..., Any], engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Whereabouts, "started", terminated)
+    got: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: got.append(number))
+    try:
+        assert accord("run", "-q").exit_code == 0
+        assert got == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_commands_run_in_other_threads_too(accord: Callable[..., Any], engine: Any) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(accord, "run", "-q").result().exit_code == 0
+
+
+def test_clients_that_were_left_out_are_named_however_quiet(
+    accord: Callable[..., Any], engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out = {"3": {"times": 2, "why": "ValueError: [red]no"}, "8": {"times": 1, "why": "its worker was killed"}}
+
+    def note(self: Whereabouts, summary: dict[str, Any]) -> None:
+        summary["left_out"] = left_out
+
+    monkeypatch.setattr(Whereabouts, "ended", note, raising=False)
+    said = "warning: 2 clients were left out: 3 (2 times: ValueError: [red]no), 8 (once: its worker was killed)"
+    for command in (("run", "-q"), ("resume", "runs/fedavg-s0")):
+        result = accord(*command)
+        assert result.exit_code == 0
+        assert said in result.stderr.splitlines()
+    compare = ("compare", "-q", "--algorithms", "fedprox", "--seeds", "4", "--out", "o")
+    accord(*compare)
+    (path,) = Path("o").rglob("summary.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "left_out": left_out}))
+    assert said in accord(*compare).stderr
+    left_out.clear()
+    assert "left out" not in accord("resume", "runs/fedavg-s0").output
 
 
 def test_other_errors_end_with_one_and_no_markup(accord: Callable[..., Any], engine: Any) -> None:

@@ -85,7 +85,7 @@ def test_settings_carry_their_notes() -> None:
         ({"algorithm": "fedprox"}, ['algorithm = "fedprox": algorithm is a section', "algorithm.name"]),
         ({"data": {"name": "folder"}}, ["data.path is required by the dataset folder: a string"]),
         ({"partition": {"normalise": True}}, ["partition.normalise", "Did you mean 'data.normalise'?"]),
-        ({"model": {"plain": 4}}, ["model.plain: unknown key of the model 2nn", "name, hidden"]),
+        ({"model": {"plain": 4}}, ["model.plain: unknown key of the model 2nn", "name, init, hidden"]),
         ({"local": 3}, ["local = 3: local is a section", "local.epochs"]),
     ],
 )

@@ -24,11 +24,11 @@ def xrays(samples: int = 60, shift: float = 0.0) -> Dataset:
 
 
 class Net(nn.Module):
-    def __init__(self, activation: Any = torch.relu, layers: int = 1) -> None:
+    def __init__(self, activation: Any = torch.relu, layers: int = 1, classes: int = 2) -> None:
         super().__init__()
         self.first = nn.Linear(6, 5)
         self.more = nn.ModuleList(nn.Linear(5, 5) for _ in range(layers - 1))
-        self.fc = nn.Linear(5, 2)
+        self.fc = nn.Linear(5, classes)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,6 +41,12 @@ class Net(nn.Module):
 def network(**changes: Any) -> nn.Module:
     torch.manual_seed(3)
     return accord.adapt(Net(**changes), head="fc")
+
+
+def frozen(given: nn.Module) -> nn.Module:
+    """With a first layer that stays as it is."""
+    given.get_submodule("module.first").requires_grad_(False)
+    return given
 
 
 @pytest.fixture
@@ -80,7 +86,8 @@ def test_own_data_gives_the_run_its_name(stopped: Path) -> None:
         (None, network, "data name was 'xrays', is 'mnist5k'"),
         (lambda: xrays(shift=1e-3), network, "data train values differ"),
         (lambda: xrays(samples=30), network, "data train_samples was"),
-        (lambda: replace(xrays(), classes=("a", "b", "c")), network, "data classes was 2, is 3"),
+        (lambda: replace(xrays(), classes=tuple("abc")), lambda: network(classes=3), "data classes was 2, is 3"),
+        (xrays, lambda: frozen(network()), "network fixed: nothing became .*first.weight"),
         (xrays, lambda: network(activation=nn.functional.gelu), "computes something else"),
         (xrays, lambda: network(layers=2), "became"),
     ],
@@ -90,6 +97,17 @@ def test_other_data_and_other_networks_are_refused(stopped: Path, data: Any, mod
     with pytest.raises(CheckpointError, match=words):
         accord.resume(stopped, data=data and data(), model=model() if data else None)
     assert (stopped / "metrics.jsonl").read_bytes() == before
+
+
+def test_frozen_weights_must_be_the_same(tmp_path: Path) -> None:
+    config = accord.load_config(
+        sets=["rounds=2", "partition.name=iid", "partition.clients=3", "executor=sequential", f"out={tmp_path}"]
+    )
+    outcome = accord.run(config, data=xrays(), model=frozen(network()))
+    accord.resume(outcome.folder, data=xrays(), model=frozen(network()))
+    torch.manual_seed(99)
+    with pytest.raises(CheckpointError, match="network fixed"):
+        accord.resume(outcome.folder, data=xrays(), model=frozen(accord.adapt(Net(), head="fc")))
 
 
 def test_other_weights_are_the_checkpoints_business(stopped: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import accord
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError
@@ -257,3 +258,14 @@ def test_an_older_format_is_named(tmp_path: Path) -> None:
     path.write_text(json.dumps(sealed({"format": 1, "something": "else"})))
     with pytest.raises(CheckpointError, match="written in format 1, this version reads format"):
         run.checkpoints.newest(run.store)
+
+
+def test_what_a_killed_run_was_about_to_remove_is_removed_when_it_goes_on(tmp_path: Path) -> None:
+    """Killed between the last checkpoint's rename and the removal of what only older ones needed."""
+    sets = ["algorithm.name=scaffold", "rounds=2", "data.limit=80", "partition.clients=4", "clients.count=2"]
+    sets += ["model.name=mlp", "model.hidden=[4]", "executor=sequential", f"out={tmp_path}", "name=x"]
+    clients = accord.run(accord.load_config(sets=sets)).folder / "checkpoint" / "clients"
+    known = sorted(path.name for path in clients.iterdir())
+    (clients / "0-1.7.safetensors").write_bytes(b"of an older round")
+    accord.resume(tmp_path / "x")
+    assert sorted(path.name for path in clients.iterdir()) == known

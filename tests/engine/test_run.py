@@ -251,3 +251,9 @@ def test_judged_on_validation_data_the_test_data_is_out_of_sight(tmp_path: Path)
         config(tmp_path, "evaluate.split=validation")
     with pytest.raises(DataError, match="no client has validation data"):
         accord.run(config(tmp_path, *sets), data=own_data(x, y, [range(30), range(30, 60)]))
+
+
+def test_an_executor_that_cannot_be_had_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="batched"):
+        accord.run(config(tmp_path / "out", "executor=batched"))
+    assert not (tmp_path / "out").exists()

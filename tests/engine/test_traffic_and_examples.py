@@ -12,6 +12,7 @@ from accord.config import load_config
 from accord.core.methods import ALGORITHMS
 from accord.engine.traffic import measure_traffic
 from accord.errors import ConfigError
+from accord.measures import MEASURES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODEL = 4 * 199_210  # bytes of the 2NN
@@ -38,6 +39,17 @@ def test_own_method_registers_and_runs(tmp_path: Path) -> None:
         assert outcome.summary["accuracy"] is not None
     finally:
         ALGORITHMS._entries.pop("fednear")  # the registry is shared by all tests of this process
+
+
+def test_own_metric_registers_and_runs(tmp_path: Path) -> None:
+    runpy.run_path(str(EXAMPLES / "own_metric.py"))
+    try:
+        sets = ["evaluate.top3_accuracy=true", "rounds=1", "data.limit=200", "partition.clients=4", f"out={tmp_path}"]
+        summary = accord.run(load_config(None, [*sets, "executor=sequential"])).summary
+        assert summary["accuracy"] < summary["top3_accuracy"] <= 1
+        assert summary["client_top3_accuracy"]["worst"] <= summary["client_top3_accuracy"]["best"]
+    finally:
+        MEASURES._entries.pop("top3_accuracy")
 
 
 def test_own_data_gives_data_and_a_network() -> None:

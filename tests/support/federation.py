@@ -137,6 +137,7 @@ def tiny_setup(
     lr: float = 0.1,
     sampler: Any = None,
     rounds: int = 3,
+    keeps_optimizer: bool = False,
 ) -> Setup:
     """SGD, two epochs of batches of four, everyone takes part."""
     return Setup(
@@ -148,6 +149,7 @@ def tiny_setup(
         len(data),
         data.num_classes,
         rounds,
+        keeps_optimizer=keeps_optimizer,
     )
 
 

@@ -177,5 +177,6 @@ def apple(
     mixing = Relationships(mu, horizon * setup.rounds, decay, eps)
     statistics = frozenset(setup.model.init()[1])
     rates = Rates(setup.optimizer, relation_lr)
-    task = setup.local(fl.CrossEntropy(), mixing, kind=CoreTraining, optimizer=rates, personal=statistics)
+    shared = {"optimizer": rates, "personal": statistics, "keeps_optimizer": False}
+    task = setup.local(fl.CrossEntropy(), mixing, kind=CoreTraining, **shared)
     return setup.method(task, {}, kind=Apple, has_global_model=False)

@@ -28,7 +28,7 @@ import torch
 import accord.authoring as fl
 from accord.core.optim import Optimizer, clip_by_norm
 from accord.core.tensors import clone
-from accord.parts.heads import FixedHead
+from accord.parts.heads import FixedHead, bodiless, needs_free_head
 from accord.parts.losses import batch_gradient
 
 Tuned = Literal["head", "all"]
@@ -76,9 +76,11 @@ def fedbabu(
     """Average bodies trained under one frozen head."""
     if not setup.model.body_names:
         raise fl.ConfigError(
-            "algorithm fedbabu treats body and head apart, but this network is only a head; "
+            f"algorithm fedbabu treats body and head apart, but this network {bodiless(setup.model)}; "
             "choose a model with hidden layers (such as 2nn)"
         )
+    if tune == "head":
+        needs_free_head(setup, "fedbabu")
     tuned = FineTuned(tune_epochs, tune, setup.optimizer, setup.plan.batch_size, setup.clip)
     local = setup.local(fl.CrossEntropy(), FixedHead(), tuned, frozen=frozenset(setup.model.head_names))
     return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()})

@@ -20,14 +20,14 @@ from accord.core.model import NORM_LAYERS
 
 
 def norm_layers(model: fl.Model) -> frozenset[str]:
-    """Names of all parameters and buffers of the normalisation layers."""
+    """Names of all parameters and buffers of the normalisation layers, as far as they move."""
     buffers = {
         f"{prefix}.{leaf}" if prefix else leaf
         for prefix, module in model.network.named_modules()
         if isinstance(module, NORM_LAYERS)
         for leaf, _ in module.named_buffers(recurse=False)
     }
-    return frozenset(model.norm_names) | buffers
+    return frozenset(model.norm_names) | (buffers & set(model.buffer_names))
 
 
 @fl.method("personal")
@@ -36,7 +36,7 @@ def fedbn(setup: fl.Setup) -> fl.Method:
     names = norm_layers(setup.model)
     if not names:
         raise fl.ConfigError(
-            "algorithm fedbn keeps normalisation layers at home, but this network has none with values of its own; "
+            "algorithm fedbn keeps normalisation layers at home, but this network has none with values that move; "
             "choose one that has (such as resnet18), or algorithm fedavg"
         )
     local = setup.local(fl.CrossEntropy(), personal=names)

@@ -13,6 +13,8 @@ clients keep nothing. Defaults: alpha = 0.1, eta_g = 1, uniform mean. alpha = 1 
 weights. Weight decay is added to the mixed direction; as D holds the last round's decay too, it acts up to 1
 / alpha times. With local momentum rho (the paper has none) the clients move further than eta tau g; tau_k is
 then the sum of the momentum's weights (`SGD.effective_steps`), or D would grow from round to round.
+local.optimizer_state = "kept" is allowed and counts the same: what a kept velocity adds at the start of a round is
+taken for gradients of that round.
 """
 
 from __future__ import annotations

@@ -52,4 +52,8 @@ def fednova(setup: fl.Setup) -> fl.Method:
         raise fl.ConfigError(
             "algorithm fednova needs local.optimizer = 'sgd': it counts how often a gradient was applied"
         )
+    if setup.keeps_optimizer:
+        raise fl.ConfigError(
+            "algorithm fednova needs local.optimizer_state = 'fresh': it counts from the round's start"
+        )
     return setup.method(setup.local(fl.CrossEntropy()), {"model": Normalised(optimizer), "buffers": fl.Mean()})

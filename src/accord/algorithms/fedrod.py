@@ -24,6 +24,7 @@ from typing import Annotated
 from torch import nn
 
 import accord.authoring as fl
+from accord.parts.heads import needs_free_head
 from accord.parts.losses import cross_entropy
 
 
@@ -79,6 +80,7 @@ def fedrod(
 ) -> fl.Method:
     """Average models with a balanced generic head; every client adds a personal one."""
     _check_head(setup)
+    needs_free_head(setup, "fedrod")
     generic: fl.Part = BalancedSoftmax(eps) if balanced else fl.CrossEntropy()
     local = setup.local(generic, PersonalHead(setup.model.head_names))
     return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()})

@@ -76,6 +76,8 @@ def scaffold(
     """Average models whose gradients were corrected by control variates."""
     if not isinstance(setup.optimizer, SGD):
         raise fl.ConfigError("algorithm scaffold needs local.optimizer = 'sgd': its control variates divide by lr")
+    if setup.keeps_optimizer:
+        raise fl.ConfigError("algorithm scaffold needs local.optimizer_state = 'fresh': c_k holds a round's gradients")
     local = setup.local(fl.CrossEntropy(), ControlVariates(setup.optimizer, setup.num_clients))
     mean = fl.Mean("uniform")
     return setup.method(local, {"model": stepped(mean, server_lr), "buffers": mean})

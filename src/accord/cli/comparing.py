@@ -11,7 +11,7 @@ from rich.console import Console
 from accord.cli.guard import Stopped, complain
 from accord.cli.lists import numbers, words
 from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
-from accord.cli.running import Whereabouts
+from accord.cli.running import Whereabouts, say_left_out
 from accord.errors import RunError
 from accord.observe import Observer, RichProgress, observers_for
 from accord.study.progress import Progress
@@ -63,12 +63,14 @@ def compare(
             observers=observers,
             progress=Terminal(quiet),
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if where.folder is None:
             raise
-        raise Stopped("run the same command again to go on") from None
+        raise Stopped("run the same command again to go on") from stop
     if result.rows and not quiet:
         show(result.rows)
+    for run, summary in result.summaries.items():
+        say_left_out(summary, f"{run.label}: ")
     typer.echo(str(result.folder))
     if result.failed:
         total = len(result.failed) + len(result.summaries)

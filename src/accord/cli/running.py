@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from accord.cli.guard import Stopped
+from accord.cli.guard import Stopped, complain
 from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
 from accord.config import RunConfig, load_config, to_toml
 from accord.errors import ConfigError
@@ -73,10 +73,10 @@ def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, qu
     observers = [where, *observers_for(config), *([] if quiet else [RichProgress()])]
     try:
         return work(observers)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if where.folder is None:
             raise
-        raise Stopped(f"go on with: accord resume {shlex.quote(str(where.folder))}") from None
+        raise Stopped(f"go on with: accord resume {shlex.quote(str(where.folder))}") from stop
     finally:
         for observer in observers:
             observer.close()
@@ -98,4 +98,13 @@ def report(outcome: Outcome, quiet: bool) -> None:
         Console().print(table)
         if summary.get("note"):
             typer.echo(f"note: {summary['note']}")
+    say_left_out(summary)
     typer.echo(str(folder))
+
+
+def say_left_out(summary: Mapping[str, Any], label: str = "") -> None:
+    """On stderr, however quiet: the numbers are not those of all clients."""
+    from accord.engine.missing import line
+
+    if said := line(summary):
+        complain(said, f"{label}warning: ")

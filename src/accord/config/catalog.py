@@ -16,6 +16,7 @@ WHERE = {
     "transform": ("accord.data.transforms", "TRANSFORMS"),
     "model": ("accord.models", "MODELS"),
     "measure": ("accord.measures", "MEASURES"),
+    "initialisation": ("accord.models.initialisation", "INITIALISATIONS"),
     "sampler": ("accord.sampling", "SAMPLERS"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),

@@ -125,6 +125,17 @@ def _momentum_needs_sgd(config: RunConfig) -> str:
     return ""
 
 
+@_on("local.optimizer_state", "local.optimizer", "local.momentum")
+def _there_is_a_state_to_keep(config: RunConfig) -> str:
+    local = config.local
+    if local.optimizer_state == "kept" and local.optimizer == "sgd" and local.momentum == 0:
+        return (
+            "local.optimizer_state = 'kept' keeps nothing: sgd without momentum has no state; set local.momentum "
+            "above 0, or optimizer_state to fresh"
+        )
+    return ""
+
+
 @_on("local.min_lr", "local.lr")
 def _schedule_goes_down(config: RunConfig) -> str:
     if config.local.min_lr <= config.local.lr:

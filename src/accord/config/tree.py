@@ -60,6 +60,9 @@ class ModelConfig(Chosen):
 
     kind: ClassVar[str] = "model"
     name: Annotated[str, "the network; `accord list models`"] = "2nn"
+    init: Annotated[
+        str, Named("initialisation"), "how its weights are drawn: as torch's layers do, or as other frameworks do"
+    ] = "torch"
     options: Options = field(default_factory=dict)
 
 
@@ -84,7 +87,10 @@ class LocalConfig:
         Literal["auto", "fill", "drop", "pad"],
         "a short last batch: top it up, leave it out, or keep it; auto: fill with batch norm, else pad",
     ] = "auto"
-    optimizer: Annotated[str, Named("optimizer"), "started afresh in every round"] = "sgd"
+    optimizer: Annotated[str, Named("optimizer"), "how the model is moved along a gradient"] = "sgd"
+    optimizer_state: Annotated[
+        Literal["fresh", "kept"], "momentum and moments: new in every round, or kept by the client over rounds"
+    ] = "fresh"
     lr: Annotated[float, POSITIVE, Search(0.005, 0.5, log=True), "learning rate in the first round"] = 0.05
     momentum: Annotated[float, PROPER_FRACTION, "momentum of sgd"] = 0.0
     nesterov: Annotated[bool, "Nesterov's form of momentum"] = False

@@ -270,6 +270,7 @@ class Setup:
     rounds: int
     clip: float = 0.0
     free_last_batch: bool = True  # the user left the last-batch policy to us
+    keeps_optimizer: bool = False  # clients keep its state over rounds
 
     @overload
     def local(self, *parts: Part, kind: type[L], **fields: Any) -> L: ...
@@ -284,7 +285,7 @@ class Setup:
         """
         fill = self.free_last_batch and any(part.couples for part in parts)
         plan = replace(self.plan, last_batch="fill") if fill else self.plan
-        shared = {"optimizer": self.optimizer, "plan": plan, "clip": self.clip}
+        shared = {"optimizer": self.optimizer, "plan": plan, "clip": self.clip, "keeps_optimizer": self.keeps_optimizer}
         return kind(self.model, check_parts(parts), **{**shared, **fields})
 
     @overload

@@ -1,12 +1,12 @@
 """A model as data: an `nn.Module` used as a pure function of named parameters and buffers.
 
 The module only says what to compute; its own tensors are never trained. Two copies are kept, one in training and
-one in evaluation mode, so that a frozen model's forward can never write a running mean.
+one in evaluation mode, so that a frozen model's forward can never write a running mean. What its owner has frozen
+(`accord.core.given`) is part of the function: it is in no tree, so nothing is sent, averaged or moved of it.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, cast
@@ -17,6 +17,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from accord.core.given import check_usable, duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.tensors import Tree, is_stacked, ordered
 from accord.errors import ConfigError
 
@@ -134,36 +135,55 @@ class Model:
                 f"{type(network).__name__} does not say which layer is its head: "
                 'wrap it, e.g. accord.models.adapt(module, head="fc")'
             )
-        network = copy.deepcopy(network).to(device).requires_grad_(False)
+        check_usable(network)
+        network = duplicate(network).to(device)
         self.device = torch.device(device)
         self.bf16, self.channels_last, self.compiled, self.layers = bf16, channels_last, compiled, layers
         self.network = network  # the template
-        trained, frozen = copy.deepcopy(network), copy.deepcopy(network)
-        if layers is not None:
-            trained, frozen = layers(trained), layers(frozen)
+        trained, frozen = self._copied(), self._copied().eval()
         self._train, self._reference, self._maps = _Both(trained), _Both(frozen), _Maps(frozen)
-        self._train.train()
-        frozen.eval()
         kinds = dict(network.named_modules())
+        self.head_prefix = str(getattr(network, "head_name", "head")) + "."
+        self.frozen_names = tuple(sorted(fixed_parameters(network)))  # by its owner; no method ever sees them
+        names = sorted({name for name, _ in network.named_parameters()} - set(self.frozen_names))
+        self._weights = frozenset(names)
+        self.buffer_names = tuple(sorted({name for name, _ in network.named_buffers()} - fixed_buffers(network)))
         self.norm_names = tuple(
             sorted(
-                f"{prefix}.{leaf}" if prefix else leaf
+                name
                 for prefix, module in kinds.items()
                 if isinstance(module, NORM_LAYERS)
                 for leaf, _ in module.named_parameters(recurse=False)
+                if (name := f"{prefix}.{leaf}" if prefix else leaf) in self._weights
             )
         )
-        self.head_prefix = str(getattr(network, "head_name", "head")) + "."
-        names = sorted(name for name, _ in network.named_parameters())
-        self._weights = frozenset(names)
         # One tensor under two names? Torch would look for them at every call.
         tensors = [*network.named_parameters(remove_duplicate=False), *network.named_buffers(remove_duplicate=False)]
         self._tied = len(tensors) > len({id(tensor) for _, tensor in tensors})
         self.head_names = tuple(name for name in names if name.startswith(self.head_prefix))
         self.body_names = tuple(name for name in names if not name.startswith(self.head_prefix))
         # Layers that couple the samples of a batch forbid padding it (the plan asks).
-        self.couples_batch = any(isinstance(module, _BatchNorm) for module in network.modules())
+        self.couples_batch = any(
+            module.training or module.running_mean is None
+            for module in trained.modules()
+            if isinstance(module, _BatchNorm)
+        )
         self.num_features = int(getattr(network, "num_features", 0))
+
+    def _copied(self) -> nn.Module:
+        """To compute with: gradients are asked of the values put in the place of its own."""
+        network = duplicate(self.network).requires_grad_(False)
+        if self.channels_last:
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        still = fixed_layers(network)
+        for name, module in network.named_modules():
+            module.training = name not in still
+        return network if self.layers is None else self.layers(network)
+
+    @property
+    def head_is_frozen(self) -> bool:
+        """Whether its owner has frozen the head, or some of it."""
+        return any(name.startswith(self.head_prefix) for name in self.frozen_names)
 
     def computing(self, network: nn.Module) -> Model:
         """Another network on the same device, in the same precision and layout, with the same layers."""
@@ -178,18 +198,23 @@ class Model:
 
     def starting_from(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Model:
         """The same network with these as its initial values, as a node receives them."""
-        network = copy.deepcopy(self.network)
+        network = duplicate(self.network)
         network.load_state_dict({**params, **buffers}, strict=False)
         return self.computing(network)
 
     def init(self) -> tuple[Tree, Tree]:
-        """Parameters and buffers the module was made with; whoever makes it seeds its initialisers."""
+        """What moves of the parameters and buffers it was made with; whoever makes it seeds its initialisers."""
         return self.values(self.network)
 
     def values(self, network: nn.Module) -> tuple[Tree, Tree]:
-        """A network's own parameters and buffers, e.g. pretrained ones."""
-        params = {name: p.detach().to(self.device).clone() for name, p in network.named_parameters()}
-        buffers = {name: b.detach().to(self.device).clone() for name, b in network.named_buffers()}
+        """A network's own parameters and buffers, e.g. pretrained ones, as far as they move."""
+        params, buffers = (
+            {name: t.detach().to(self.device).clone() for name, t in own if name in moving}
+            for own, moving in (
+                (network.named_parameters(), self._weights),
+                (network.named_buffers(), set(self.buffer_names)),
+            )
+        )
         return ordered(params), ordered(buffers)
 
     def owned(self, params: Mapping[str, Tensor]) -> Tree:
@@ -261,10 +286,10 @@ class Model:
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.bf16 else nullcontext()
 
     def module(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
-        """An ordinary trained `nn.Module` in evaluation mode, for the user to keep."""
-        network = copy.deepcopy(self.network).cpu()
+        """An ordinary trained `nn.Module` in evaluation mode, for the user to keep; frozen values as they were."""
+        network = duplicate(self.network).cpu()
         network.load_state_dict({k: v.cpu() for k, v in {**params, **buffers}.items()}, strict=False)
-        return network.requires_grad_(True).eval()
+        return network.eval()
 
 
 def _named(params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Tree:

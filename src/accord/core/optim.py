@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -158,6 +158,16 @@ class Adam:
 def adamw(betas: tuple[float, float], eps: float, weight_decay: float) -> Adam:
     """Adam with decoupled weight decay."""
     return Adam(betas, eps, weight_decay, decoupled=True)
+
+
+def in_one(states: Mapping[str, Trees]) -> Tree:
+    """The optimizer states of several trees as one tree: `model.velocity.conv1.weight`."""
+    return {
+        f"{tree}.{kind}.{name}": tensor
+        for tree, state in states.items()
+        for kind, tensors in state.items()
+        for name, tensor in tensors.items()
+    }
 
 
 def clip_by_norm(grads: Tree, limit: float) -> Tree:

@@ -39,6 +39,11 @@ class Plan:
             epoch += 1
         return batches[: self.steps] if self.steps else batches
 
+    def lengths(self, examples: int) -> list[int]:
+        """Samples in each batch of an epoch, as far as the steps go; empty: no step is taken."""
+        found = [len(batch) for batch in self._epoch(np.arange(examples))] if examples else []
+        return found[: self.steps] if self.steps else found
+
     def _epoch(self, order: Indices) -> list[Indices]:
         size = self.batch_size or len(order)
         batches = [order[start : start + size] for start in range(0, len(order), size)]

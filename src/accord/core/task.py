@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from accord.core.model import Model, Out
-from accord.core.optim import SGD, Optimizer, clip_by_norm
+from accord.core.optim import SGD, Optimizer, clip_by_norm, in_one
 from accord.core.plan import Plan
 from accord.core.tensors import Tree, Trees, add_to, clone, is_stacked, ordered, ordered_trees
 from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
@@ -25,6 +25,7 @@ from accord.core.view import Term, View
 from accord.errors import ConfigError
 
 Corner = dict[str, Any]
+KEPT = "optimizer"  # the tree of a client's memory that holds a kept optimizer state
 
 
 class Task(Protocol):
@@ -149,6 +150,7 @@ class LocalTraining:
     clip: float = 0.0
     frozen: frozenset[str] = frozenset()  # parameters that are not trained
     personal: frozenset[str] = frozenset()  # parameters and buffers that stay with the client
+    keeps_optimizer: bool = False  # its state stays with the client over rounds
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
@@ -160,7 +162,7 @@ class LocalTraining:
             raise ConfigError(f"the parts {running[0]} and {running[1]} both run the model; leave one of them out")
 
     def first_memory(self, job: Job) -> Trees:
-        """Personal parameters start as the server's; parts add their own."""
+        """Personal parameters start as the server's, a kept optimizer as new; parts add their own."""
         memory: Trees = {}
         if self.personal:
             params, buffers = self.model.init()  # for names the server does not send at all
@@ -168,7 +170,10 @@ class LocalTraining:
             memory["personal"] = {name: everything[name] for name in sorted(self.personal)}
         for part in self.parts:
             memory.update(part.memory(job))
-        return memory
+        if self.keeps_optimizer:
+            train = self._trained(job._replace(memory={**memory, **job.memory}))
+            memory[KEPT] = in_one({tree: self.optimizer.init(own) for tree, own in self._active(train).items()})
+        return ordered_trees(memory)  # as a client brings it back: executors see one form
 
     def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
         """All parts' draws, in the order of the parts."""
@@ -178,24 +183,21 @@ class LocalTraining:
         return draws
 
     def begin(self, job: Job) -> Carry:
-        """Copies of the received trees to train on, fresh optimizer state, the parts' corners."""
-        personal = job.memory.get("personal", {})
-        names = {*self.model.head_names, *self.model.body_names}
-        model = {**job.shared["model"], **{name: t for name, t in personal.items() if name in names}}
+        """Copies of the received trees to train on, the optimizer's state, the parts' corners."""
+        personal, names = job.memory.get("personal", {}), {*self.model.head_names, *self.model.body_names}
         buffers = {**job.shared["buffers"], **{name: t for name, t in personal.items() if name not in names}}
-        train: Trees = {"model": self.model.owned(ordered(model))}
-        for part in self.parts:
-            train.update({name: clone(tree) for name, tree in part.trainable(job).items()})
-        active = {
-            tree: {name: t for name, t in leaves.items() if tree != "model" or name not in self.frozen}
-            for tree, leaves in train.items()
-        }
+        train = self._trained(job)
+        active = self._active(train)
+        optimizer = {tree: self.optimizer.init(leaves) for tree, leaves in active.items()}
+        if self.keeps_optimizer and KEPT in job.memory:  # not yet, if another task was the client's first
+            for name, tensor in in_one(optimizer).items():
+                tensor.copy_(job.memory[KEPT][name])  # into tensors laid out as the parameters are
         zero = torch.zeros((), dtype=torch.float64, device=job.info["lr"].device)
         carry: Carry = {
             "train": train,
             "active": active,
             "buffers": clone(ordered(buffers)),
-            "optimizer": {tree: self.optimizer.init(leaves) for tree, leaves in active.items()},
+            "optimizer": optimizer,
             "metrics": {"loss": zero, "seen": zero.clone()},
         }
         for part in self.parts:
@@ -203,6 +205,22 @@ class LocalTraining:
         if job.data.has_test:
             carry["metrics"]["personal_before"] = self._personal_correct(job, carry, before=True)
         return carry
+
+    def _trained(self, job: Job) -> Trees:
+        """Copies of all that is trained: the model, the client's own parameters in it, and the parts' trees."""
+        own, names = job.memory.get("personal", {}), {*self.model.head_names, *self.model.body_names}
+        model = {**job.shared["model"], **{name: t for name, t in own.items() if name in names}}
+        train: Trees = {"model": self.model.owned(ordered(model))}
+        for part in self.parts:
+            train.update({name: clone(tree) for name, tree in part.trainable(job).items()})
+        return train
+
+    def _active(self, train: Trees) -> Trees:
+        """Without the frozen parameters."""
+        return {
+            tree: {name: t for name, t in leaves.items() if tree != "model" or name not in self.frozen}
+            for tree, leaves in train.items()
+        }
 
     def step(self, job: Job, carry: Carry, batch: Batch) -> Carry:
         """One optimizer step; the hooks run in the order of the list."""
@@ -277,6 +295,8 @@ class LocalTraining:
             part_reply, part_memory = part.finish(self.model, job, carry)
             reply.update(part_reply)
             memory.update(part_memory)
+        if self.keeps_optimizer:
+            memory[KEPT] = in_one(carry["optimizer"])
         metrics = {**carry["metrics"], "steps": job.info["steps"].double()}
         if job.data.has_test:
             correct = self._personal_correct(job, carry, before=False)

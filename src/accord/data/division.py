@@ -53,6 +53,7 @@ def federate(
             f"test = 'natural' belongs to partition = 'natural', not {partition!r}; use test = 'matching' or 'holdout'"
         )
     check_dataset(dataset)
+    check_enough(dataset, clients)
     check_test_pool(dataset, test)
     away = splits.unseen_clients(clients, unseen, stream(seed, "unseen"))
     notes = [dataset.note] if dataset.note else []
@@ -88,6 +89,16 @@ def federate(
         unseen=away,
         note="; ".join(notes),
     )
+
+
+def check_enough(dataset: Dataset, clients: int) -> None:
+    """Refuse more clients than can have samples, before lists as long as the clients are made."""
+    samples = len(dataset.train)
+    named = 0 if dataset.train_clients is None else int(np.max(dataset.train_clients, initial=-1)) + 1
+    if clients > max(samples, named):
+        raise ConfigError(
+            f"{clients:,} clients cannot share {samples:,} training samples: use at most as many clients as samples"
+        )
 
 
 def check_test_pool(dataset: Dataset, test: str) -> None:

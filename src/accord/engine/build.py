@@ -17,11 +17,13 @@ from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import OPTIMIZERS, Optimizer, Schedule
 from accord.core.plan import Plan
+from accord.core.task import LocalTraining
 from accord.core.tensors import finite
 from accord.core.types import Facts
 from accord.data.division import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
 from accord.data.public import load_dataset
+from accord.engine.memory import Allowance, free_memory
 from accord.errors import ConfigError, DataError
 from accord.executors import check_compiles
 from accord.executors.gpu.compiler import check_compiler
@@ -128,12 +130,18 @@ def build_model(config: RunConfig, facts: Facts, network: nn.Module | None, devi
         "layers": layers_for(device, channels_last=config.channels_last, compiled=config.compile),
     }
     if network is not None:
+        if config.model.init != "torch":
+            raise ConfigError(
+                f"model.init = {config.model.init!r} is for networks chosen by name, and yours keeps the weights it "
+                "came with: set model.init to torch, or call accord.models.initialise on it yourself"
+            )
         return Model(network, device, **form)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), Allowance(config.model.name, free_memory(device)):
         torch.manual_seed(Key(config.seed).number("model"))
         made = catalog.registry("model")[config.model.name](
             facts.sample_shape, facts.num_classes, **config.model.options
         )
+        catalog.registry("initialisation")[config.model.init](made)
     return Model(made, device, **form)
 
 
@@ -153,6 +161,7 @@ def build_setup(config: RunConfig, facts: Facts, model: Model) -> Setup:
         rounds=config.rounds,
         clip=local.clip,
         free_last_batch=free,
+        keeps_optimizer=local.optimizer_state == "kept",
     )
 
 
@@ -164,4 +173,17 @@ def _optimizer(config: RunConfig) -> Optimizer:
 def build_algorithm(config: RunConfig, setup: Setup) -> Algorithm:
     """The named method with its own settings."""
     made: Algorithm = catalog.registry("algorithm")[config.algorithm.name](setup, **config.algorithm.options)
+    if setup.keeps_optimizer:
+        _check_one_optimizer(config.algorithm.name, made)
     return made
+
+
+def _check_one_optimizer(name: str, algorithm: Algorithm) -> None:
+    """A client keeps the state of one optimizer, so one of its tasks must train the model, and by the usual way."""
+    training = [task for task in algorithm.tasks.values() if isinstance(task, LocalTraining)]
+    if len(training) != 1 or not training[0].keeps_optimizer:
+        raise ConfigError(
+            f"local.optimizer_state = 'kept' does not fit algorithm {name}, as it is set: "
+            f"{'its clients train more than one model in a round' if len(training) > 1 else 'it trains in its own way'}"
+            "; set optimizer_state to fresh"
+        )

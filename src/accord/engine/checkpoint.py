@@ -92,9 +92,9 @@ class Checkpoints:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         self._sound[final] = _marks(final)
-        self._prune(store)
+        self.prune(store)
 
-    def _prune(self, store: ClientStore) -> None:
+    def prune(self, store: ClientStore) -> None:
         """Drop what is older than the `keep` newest sound ones; damaged ones count for nothing."""
         manifests: list[Manifest] = []
         sound = 0

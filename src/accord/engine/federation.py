@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -43,8 +43,11 @@ from accord.engine.build import (
 from accord.engine.checkpoint import to_device
 from accord.engine.exchange import LocalExchange, Policy
 from accord.engine.identity import Identity, identity
+from accord.engine.planned import check_steps
 from accord.engine.store import ClientStore
-from accord.executors import make_executor
+from accord.engine.trial import trains_on_one, try_network
+from accord.errors import ConfigError, DataError
+from accord.executors import choose, make_executor
 
 
 def _unobserved(done: int, total: int) -> None:
@@ -65,14 +68,27 @@ class Federation:
         cls, config: RunConfig, data: FederatedData | Dataset | None = None, model: nn.Module | None = None
     ) -> Federation:
         """From a configuration; `data` and `model` replace its own, for data and networks that have no name."""
+        if data is not None and not isinstance(data, FederatedData | Dataset):
+            raise DataError(f"data must be made with accord.from_arrays(x, y) or its like, not a {type(data).__name__}")
+        if model is not None and not isinstance(model, nn.Module):
+            raise ConfigError(f"model must be a torch.nn.Module, not a {type(model).__name__}")
         device = choose_device(config.device)
         divided = data if isinstance(data, FederatedData) else build_data(config, data)
         check_data(divided)
         if config.evaluate.split == "validation":
             divided = judged_on_validation(divided)
         made = build_model(config, divided.facts, model, device)
+        try_network(made, divided)
         algorithm = build_algorithm(config, build_setup(config, divided.facts, made))
-        return cls(algorithm, divided, made, config)
+        choose(config.executor, device, len(divided.facts.members))  # says why, where it cannot be had here
+        return cls(algorithm, divided, made, config)._looked_over()
+
+    def _looked_over(self) -> Federation:
+        """Itself, if its clients can take the steps they will be asked for, with a note where some cannot."""
+        on_one = partial(trains_on_one, self.model, self.data)
+        remarks = check_steps(self.algorithm, self.facts, self.config.clients.tolerate, on_one)
+        note = "; ".join([*([self.data.note] if self.data.note else []), *remarks])
+        return replace(self, data=replace(self.data, note=note)) if remarks else self
 
     @property
     def device(self) -> torch.device:

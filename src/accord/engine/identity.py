@@ -1,12 +1,11 @@
 """What a run was made of, so that it goes on with the same data and the same network or not at all.
 
 `identity.json` in the run's folder holds a name, counts and digests of the data, the structure of the network and what
-it computes for one fixed input. The weights are not compared: they are the checkpoint's.
+it computes for one fixed input. Weights are not compared, they are the checkpoint's; those that its owner froze are.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import math
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from accord.core.given import duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
 from accord.engine.files import write_atomic
@@ -33,7 +33,8 @@ Identity = dict[str, Any]
 
 def identity(data: FederatedData, model: Model) -> Identity:
     """Of a federation's data and network."""
-    return {"data": data_identity(data), "network": network_identity(model.network, data.sample_shape)}
+    whole = data.train_pool.take(np.zeros(0, np.int64))[0].dtype == torch.int64
+    return {"data": data_identity(data), "network": network_identity(model.network, data.sample_shape, whole)}
 
 
 def data_identity(data: FederatedData) -> Identity:
@@ -53,11 +54,16 @@ def data_identity(data: FederatedData) -> Identity:
     }
 
 
-def network_identity(network: nn.Module, sample_shape: tuple[int, ...]) -> Identity:
+def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: bool = False) -> Identity:
     """Its layers and parameters, and the answers of a copy with weights that depend on nothing but their names."""
     layers = [f"{name}: {type(m).__name__}({m.extra_repr()})" for name, m in network.named_modules() if name]
     values = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in network.state_dict().items()]
-    return {"layers": layers, "values": values, "answers": _answers(network, sample_shape)}
+    return {
+        "layers": layers,
+        "values": values,
+        "fixed": _fixed(network),
+        "answers": _answers(network, sample_shape, whole),
+    }
 
 
 def keep(folder: Path, current: Identity) -> None:
@@ -119,20 +125,32 @@ def _near(was: object, now: list[float | None]) -> bool:
     return True
 
 
-def _answers(network: nn.Module, sample_shape: tuple[int, ...]) -> list[float | None]:
-    """A few outputs for inputs and weights drawn from a fixed seed; None where they are no finite numbers."""
+def _answers(network: nn.Module, sample_shape: tuple[int, ...], whole: bool) -> list[float | None]:
+    """A few outputs for inputs and weights drawn from a fixed seed; None where they are no finite numbers.
+
+    Inputs that are `whole` numbers are token ids, of which there are at least two.
+    """
     generator = torch.Generator().manual_seed(0)
-    probe = copy.deepcopy(network).cpu().float().eval()
+    probe = duplicate(network).cpu().float().eval()
     for _, tensor in sorted(probe.state_dict().items()):
         if tensor.is_floating_point():
             scale = 1 / math.sqrt(max(tensor[0].numel(), 1)) if tensor.dim() > 1 else 0.1
             drawn = torch.rand(tensor.shape, generator=generator, dtype=torch.float32)
             tensor.copy_(scale * (2 * drawn - 1) if tensor.dim() > 1 else 1 + scale * drawn)
     x = torch.rand((PROBES, *sample_shape), generator=generator, dtype=torch.float32)
+    x = x.round().long() if whole else x
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         logits: Tensor = cast(Classifier, probe).logits_and_features(x, None)[0]
     flat = logits.flatten()[:SHOWN]
     return [round(float(v), 6) if math.isfinite(v) else None for v in flat]
+
+
+def _fixed(network: nn.Module) -> list[str]:
+    """What its owner froze, values included: no checkpoint holds them."""
+    names = fixed_parameters(network) | fixed_buffers(network)
+    tensors = [*network.named_parameters(), *network.named_buffers()]
+    values = [f"{name} {_digest(_bytes(t.reshape(-1)))[:16]}" for name, t in tensors if name in names]
+    return [*sorted(fixed_layers(network)), *values]
 
 
 def _pool(pool: Pool) -> Iterator[bytes]:

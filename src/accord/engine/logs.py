@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,8 @@ class RunLogs:
     def close(self) -> None:
         """Close the files."""
         for file in self._files.values():
-            file.close()
+            with suppress(OSError):  # of a line that did not fit, which `write` has said
+                file.close()
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"

@@ -12,6 +12,7 @@ import torch
 from accord.core.algorithm import Algorithm
 from accord.core.types import Replies, State, World
 from accord.engine.exchange import EmptyRound, RoundExchange
+from accord.engine.missing import named
 
 Record = dict[str, Any]
 
@@ -86,10 +87,5 @@ def _record(round: int, replies: Replies, exchange: RoundExchange) -> Record:
         "bytes_down": exchange.bytes_down,
     }
     if exchange.missing:
-        record["missing"] = {str(k): last_line(why) for k, why in sorted(exchange.missing.items())}
+        record["missing"] = named(exchange.missing)
     return record
-
-
-def last_line(text: str) -> str:
-    """Of a traceback, the error itself."""
-    return (text.strip().splitlines() or [""])[-1]

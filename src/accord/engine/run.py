@@ -13,7 +13,6 @@ from torch import nn
 
 from accord.config import RunConfig, config_hash, load_config, to_toml
 from accord.core.tensors import Trees
-from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import identity
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
@@ -22,6 +21,7 @@ from accord.engine.federation import Federation
 from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs, new_folder, versions
 from accord.engine.loop import Loop
+from accord.engine.missing import account, named
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError
 from accord.executors.gpu.precision import numerics
@@ -95,7 +95,12 @@ def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audie
         executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients)
         try:
             start = federation.exchange(executor, store, 0)
-            state, first = _resumed(federation, snapshot, store) or (federation.first_state(start), 0)
+            if snapshot is None:
+                state, first = federation.first_state(start), 0
+            else:
+                store.restore(snapshot.clients)
+                checkpoints.prune(store)  # it was perhaps killed when it was about to
+                state, first = to_device(snapshot.state, federation.device), snapshot.round
             audience.started(config, folder, config.rounds, first)
             to_clients = partial(federation.exchange, executor, store)
             judge = partial(evaluator.round, memory_of=partial(_memory, federation, store))
@@ -104,6 +109,8 @@ def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audie
                 state, record = done.state, done.record
                 if done.round == 1 and start.bytes_up + start.bytes_down:
                     record |= {"start_bytes_up": start.bytes_up, "start_bytes_down": start.bytes_down}
+                if done.round == 1 and start.missing:
+                    record["missing"] = named(start.missing) | record.get("missing", {})
                 logs.write("metrics", record)
                 if _is_kept(config, done.round):
                     checkpoints.save(Snapshot(done.round, state, store.save()), store, versions())
@@ -112,20 +119,13 @@ def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audie
                 audience.round_ended(done.round, record)
             rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
             summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(state, rehearsal)
+            summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
         finally:
             executor.close()
             logs.close()
         write_atomic(folder / "summary.json", json.dumps(summary, indent=2))
         audience.ended(summary)
         return Outcome(algorithm.export(state), logs.read("metrics"), summary, folder)
-
-
-def _resumed(federation: Federation, snapshot: Snapshot | None, store: ClientStore) -> tuple[State, int] | None:
-    """Where a stopped run goes on: the state, and the rounds that are done."""
-    if snapshot is None:
-        return None
-    store.restore(snapshot.clients)
-    return to_device(snapshot.state, federation.device), snapshot.round
 
 
 def _memory(federation: Federation, store: ClientStore, client: int) -> Trees:

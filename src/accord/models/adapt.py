@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from accord.core.given import check_ordinary
 from accord.core.model import Fuse, Shape
 from accord.errors import ConfigError, nearest
 from accord.models.shapes import evaluating
@@ -26,6 +27,7 @@ class Adapted(nn.Module):
     def __init__(self, module: nn.Module, head: str, maps: str | None) -> None:
         super().__init__()
         self.module = module
+        self.training = module.training  # a module in evaluation mode is so as a whole
         self.head_name = f"module.{head}"
         self.maps_name = None if maps is None else f"module.{maps}"
         self.map_shape: Shape | None = None
@@ -152,8 +154,12 @@ class Adapted(nn.Module):
 def adapt(module: nn.Module, head: str, maps: str | None = None, example: Tensor | None = None) -> Adapted:
     """Use `module` as a network. `head` and `maps` are names of submodules, e.g. "fc" or "classifier.6".
 
+    Parameters with `requires_grad=False` are not trained, and submodules in evaluation mode stay in it (a module that
+    is in evaluation mode as a whole is trained as a whole).
+
     With an `example` batch of inputs a dry run finds mistakes now, otherwise they are found at the first use.
     """
+    check_ordinary(module)
     names = [name for name, _ in module.named_modules() if name]
     for role, name in (("head", head), ("maps", maps)):
         if name is not None and name not in names:

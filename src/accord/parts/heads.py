@@ -11,13 +11,13 @@ trained or averaged: all clients place their classes in the same directions from
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from accord.core.algorithm import Setup
+from accord.core.given import duplicate
 from accord.core.model import Model
 from accord.core.task import Part
 from accord.core.tensors import Trees
@@ -33,7 +33,7 @@ class UnitHead(nn.Module):
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         self.in_features = weight.shape[1]
-        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.weight = nn.Parameter(weight)
 
     def forward(self, features: Tensor) -> Tensor:
         """[B, C] logits in [-1, 1]."""
@@ -42,13 +42,19 @@ class UnitHead(nn.Module):
 
 def orthonormal_head(model: Model) -> Model:
     """The model with its linear head replaced. Train it with `frozen=frozenset(model.head_names)`."""
-    network = copy.deepcopy(model.network)
+    network = duplicate(model.network)
     name = model.head_prefix.removesuffix(".")
     head = network.get_submodule(name)
     if not isinstance(head, nn.Linear):
         raise ConfigError(
             f"a frozen orthonormal head takes the place of one linear layer, but the head {name!r} of this "
             f"model is a {type(head).__name__}; name the last linear layer as the head"
+        )
+    if model.head_is_frozen or not model.body_names:
+        raise ConfigError(
+            "a frozen orthonormal head takes the place of the network's own, and the body is trained under it, but "
+            f"here {'that head is frozen' if model.head_is_frozen else 'no body is trained'}; unfreeze it "
+            "(requires_grad = True), choose a model with hidden layers, or use no orthonormal head"
         )
     classes, features = head.weight.shape
     if classes > features:
@@ -84,11 +90,26 @@ class FixedHead(Part):
         return {"model": {name: t for name, t in trained.items() if name not in model.head_names}}, {}
 
 
+def bodiless(model: Model) -> str:
+    """Why nothing but the head is trained."""
+    return "has a frozen body" if model.frozen_names else "is only a head"
+
+
+def needs_free_head(setup: Setup, name: str) -> None:
+    """Refuse a head that its owner has frozen."""
+    if setup.model.head_is_frozen:
+        raise ConfigError(
+            f"algorithm {name} trains a head for every client, but the head of this network is frozen "
+            "(requires_grad = False); unfreeze it, or choose a method that treats all layers alike"
+        )
+
+
 def personal_head(setup: Setup, name: str) -> frozenset[str]:
     """The head's names; refused when nothing would be left to federate."""
     if not setup.model.body_names:
         raise ConfigError(
-            f"algorithm {name} keeps the head at home, but this network is only a head: nothing would be shared; "
-            "choose a model with hidden layers (such as 2nn), or algorithm local"
+            f"algorithm {name} keeps the head at home, but this network {bodiless(setup.model)}: nothing would be "
+            "shared; choose a model with hidden layers (such as 2nn), or algorithm local"
         )
+    needs_free_head(setup, name)
     return frozenset(setup.model.head_names)

@@ -1,0 +1,55 @@
+"""Who was left out of a run, how often and why: for `summary.json`, and in one line for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from accord.engine.exchange import DROPPED_OUT
+
+Record = dict[str, Any]
+SHOWN = 5  # clients that the line names
+
+
+def named(missing: Mapping[int, str]) -> dict[str, str]:
+    """As a round's record has them: of a traceback only the error itself."""
+    return {str(client): _last_line(why) for client, why in sorted(missing.items())}
+
+
+def account(records: Iterable[Mapping[str, Any]]) -> Record:
+    """What all rounds' records come to; clients that dropped out as simulated are counted, not named."""
+    left_out: dict[str, Record] = {}
+    dropped_out = skipped = 0
+    for record in records:
+        skipped += "skipped" in record
+        for client, why in record.get("missing", {}).items():
+            if why == DROPPED_OUT:
+                dropped_out += 1
+            else:
+                left_out[client] = {"times": left_out.get(client, {"times": 0})["times"] + 1, "why": why}
+    ordered = dict(sorted(left_out.items(), key=lambda entry: int(entry[0])))
+    return {"left_out": ordered, "dropped_out": dropped_out, "skipped_rounds": skipped}
+
+
+def line(summary: Mapping[str, Any]) -> str:
+    """Who was left out and why; nothing if nobody was.
+
+    >>> line({"left_out": {"3": {"times": 2, "why": "ValueError: no"}, "7": {"times": 1, "why": "KeyError: 'x'"}}})
+    "2 clients were left out: 3 (2 times: ValueError: no), 7 (once: KeyError: 'x')"
+    """
+    left_out = summary.get("left_out") or {}
+    if not left_out:
+        return ""
+    names = [f"{client} ({_often(entry['times'])}: {entry['why']})" for client, entry in left_out.items()]
+    if len(names) > SHOWN:
+        names[SHOWN:] = [f"and {len(names) - SHOWN} more (summary.json names them)"]
+    count = len(left_out)
+    return f"{count} client{' was' if count == 1 else 's were'} left out: {', '.join(names)}"
+
+
+def _often(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]

@@ -1,0 +1,74 @@
+"""Who was left out of a run: counted, named, and told apart from simulated drop-outs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accord
+from accord.core.task import Part
+from accord.engine.missing import account, line, named
+from accord.parts.averaging import averaging
+
+OUT = "dropped out (simulated)"
+
+
+def test_rounds_are_counted_by_client_with_the_last_reason() -> None:
+    records: list[dict[str, Any]] = [
+        {"round": 1, "missing": {"10": "ValueError: a", "2": OUT}},
+        {"round": 2},
+        {"round": 3, "missing": {"10": "KeyError: b", "9": "ValueError: c"}, "skipped": "nobody answered"},
+        {"round": 4, "missing": {"2": OUT, "10": OUT}, "skipped": "nobody answered"},
+    ]
+    found = account(records)
+    assert found == {
+        "left_out": {"9": {"times": 1, "why": "ValueError: c"}, "10": {"times": 2, "why": "KeyError: b"}},
+        "dropped_out": 3,
+        "skipped_rounds": 2,
+    }
+    assert list(found["left_out"]) == ["9", "10"]
+    assert account([]) == {"left_out": {}, "dropped_out": 0, "skipped_rounds": 0}
+
+
+def test_of_a_traceback_the_error_is_kept() -> None:
+    assert named({7: "Traceback:\n  somewhere\nValueError: no\n", 3: ""}) == {"3": "", "7": "ValueError: no"}
+
+
+def test_the_line_names_a_few() -> None:
+    assert line({}) == line({"left_out": {}}) == ""
+    assert line({"left_out": {"4": {"times": 1, "why": "w"}}}) == "1 client was left out: 4 (once: w)"
+    many = line({"left_out": {str(k): {"times": 2, "why": "w"} for k in range(9)}})
+    assert many.startswith("9 clients were left out: 0 (2 times: w), 1 (2 times: w), ")
+    assert many.endswith("4 (2 times: w), and 4 more (summary.json names them)")
+
+
+@dataclass(frozen=True)
+class Unwilling(Part):
+    """Client 1 fails in its first two rounds."""
+
+    def begin(self, model: Any, job: Any) -> dict[str, Any]:
+        if int(job.info["client"]) == 1 and int(job.info["round"]) < 2:
+            raise ValueError("not today")
+        return {}
+
+
+def test_a_runs_summary_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.engine.federation.build_algorithm", lambda _, setup: averaging(setup, Unwilling()))
+    sets = [
+        "rounds=3",
+        "partition.clients=4",
+        "clients.count=4",
+        "data.limit=80",
+        "model.name=mlp",
+        "model.hidden=[4]",
+        "executor=sequential",
+    ]
+    sets += [f"out={tmp_path}", "name=x", "clients.tolerate=0.25"]
+    outcome = accord.run(accord.load_config(sets=sets))
+    assert outcome.summary["left_out"] == {"1": {"times": 2, "why": "ValueError: not today"}}
+    assert outcome.summary["dropped_out"] == outcome.summary["skipped_rounds"] == 0
+    assert json.loads((tmp_path / "x" / "summary.json").read_text())["left_out"] == outcome.summary["left_out"]
