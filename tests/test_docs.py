@@ -1,15 +1,54 @@
-"""The tables of methods in the documentation are those of the code, and the authors' namespace stays small."""
+"""What the documentation says is so: tables of methods, commands, settings, Python, figures of the code itself."""
 
 from __future__ import annotations
 
 import os
+import re
+import runpy
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pytest
+import torch
+import typer
+from torch import nn
+
+import accord
 import accord.authoring
+from accord.cli.app import app
+from accord.config import load_config
+from accord.core.methods import ALGORITHMS
+from accord.measures import MEASURES
+from accord.study.inputs import Inputs
+from accord.study.plan import Comparison, Tuning
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+WIDTH = 120
+SMALL = ("rounds=1", "local.epochs=1", "executor=sequential", "device=cpu")
+
+
+def blocks(page: str, language: str = "") -> Iterator[str]:
+    """The fenced code of a page."""
+    for said, text in re.findall(r"^```(\w*)\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
+        if said == language:
+            yield text
+
+
+def commands() -> list[str]:
+    """Every `accord ...` of the pages' code and of the Makefile's demo."""
+    text = [block for page in PAGES for block in blocks(page.read_text())]
+    text += re.findall(r"^    (.*)$", "\n".join(page.read_text() for page in PAGES), flags=re.MULTILINE)
+    text += re.findall(r"^\t\$\(BIN\)/(accord .*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    lines = [line.strip() for part in text for line in part.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if line.startswith("accord ")]
 
 
 def test_the_tables_of_methods_are_those_of_the_code() -> None:
@@ -25,3 +64,77 @@ def test_authors_learn_at_most_25_names() -> None:
     assert all(hasattr(accord.authoring, name) for name in names)
     public = {name for name in vars(accord.authoring) if not name.startswith("_")}
     assert public == set(names), "what is not listed must not be found there either"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_prose_is_wrapped(page: Path) -> None:
+    """Tables, headings, commands and a link by itself may be longer, and what a program wrote."""
+    if re.search(r"^Written by `python ", page.read_text(), flags=re.MULTILINE):
+        pytest.skip("its lines are the program's")
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    long = [line for line in text.splitlines() if len(line) > WIDTH and len(line.split()) > 1]
+    assert not [line for line in long if not line.startswith(("|", "#", "    "))]
+
+
+def test_there_are_commands_to_look_at() -> None:
+    assert len(commands()) >= 10
+    assert {line.split()[1] for line in commands()} >= {"run", "resume", "compare", "describe", "list", "explain"}
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_are_accepted(line: str) -> None:
+    """Options are the command line's, settings and names those of the code."""
+    name, *words = shlex.split(line, comments=True)[1:]
+    group = typer.main.get_command(app)
+    command = group.commands[name]  # type: ignore[attr-defined]
+    given = command.make_context(name, list(words)).params
+    sets = given.get("sets") or []
+    if name == "compare":
+        tuning = Tuning(given["tune"], given["tune_rounds"]) if given["tune"] else None
+        seeds = [int(seed) for seed in given["seeds"].split(",")]
+        assert Comparison(None, sets, given["algorithms"].split(","), seeds, tuning, Inputs(None, None)).entries(None)
+    else:
+        chosen = given.get("algorithm")
+        load_config(sets=[*sets, *([f"algorithm.name={chosen}"] if chosen else [])])
+    if name == "explain":
+        assert given["name"] in ALGORITHMS
+
+
+@pytest.mark.parametrize("text", sorted(set(re.findall(r"--set\s+([\w.]+=[\w.]+)", (ROOT / "README.md").read_text()))))
+def test_settings_in_the_text_are_settings(text: str) -> None:
+    load_config(sets=[text])
+
+
+def test_python_in_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first block to the last, with small data and few rounds in the place of the reader's."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 240)
+    x = (rng.normal(size=(240, 5)) + labels[:, None]).astype(np.float32)
+    module = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+    known = {"accord": accord, "x": x, "y": labels, "hospital": np.arange(240) % 8, "module": module}
+
+    def small(sets: list[str]) -> accord.RunConfig:
+        return load_config(sets=[*sets, *SMALL, "model.name=mlp", "model.hidden=[4]", f"out={tmp_path}"])
+
+    compare, tune = accord.compare, accord.tune
+    monkeypatch.setattr(accord, "load_config", small)
+    monkeypatch.setattr(accord, "compare", lambda *names, tune, **given: compare(*names, tune=2, seeds=(0, 1), **given))
+    monkeypatch.setattr(accord, "tune", lambda *names, trials, **given: tune(*names, trials=2, **given))
+    monkeypatch.setattr(MEASURES, "_entries", dict(MEASURES._entries))
+    with torch.random.fork_rng(devices=[]):
+        exec("\n".join(blocks((ROOT / "README.md").read_text(), "python")), known)
+    assert known["outcome"].summary["accuracy"] > 0  # type: ignore[attr-defined]
+    assert not known["result"].failed  # type: ignore[attr-defined]
+    assert len(known["result"].rows) == 2  # type: ignore[attr-defined]
+    assert "error_rate" in MEASURES
+    assert len(known["replies"]) == 4  # type: ignore[arg-type]
+
+
+def test_a_round_passes_as_many_files_as_the_architecture_says() -> None:
+    entered = runpy.run_path(str(ROOT / "scripts" / "round_files.py"))["entered"]
+    page = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
+    said = re.search(r"A FedAvg round passes (\d+) files .*?, (\d+) where a checkpoint is written", page)
+    assert said is not None
+    counted = len(entered("checkpoint.every=0")), len(entered())
+    assert (int(said[1]), int(said[2])) == counted, "write the new numbers there"
+    assert counted[0] <= 35

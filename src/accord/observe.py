@@ -50,18 +50,15 @@ class Audience(Observer):
         self._round = 1
 
     def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
-        """Tell all."""
         for observer in self.observers:
             observer.started(config, folder, total_rounds, first_round)
 
     def phase(self, round: int, name: str) -> None:
-        """Tell all."""
         self._round = round
         for observer in self.observers:
             observer.phase(round, name)
 
     def client_done(self, round: int, task: str, done: int, total: int) -> None:
-        """Tell all."""
         for observer in self.observers:
             observer.client_done(round, task, done, total)
 
@@ -70,12 +67,10 @@ class Audience(Observer):
         self.client_done(self._round, "train", done, total)
 
     def round_ended(self, round: int, record: Record) -> None:
-        """Tell all."""
         for observer in self.observers:
             observer.round_ended(round, record)
 
     def ended(self, summary: Record) -> None:
-        """Tell all."""
         for observer in self.observers:
             observer.ended(summary)
 
@@ -109,11 +104,11 @@ def headline(record: Record) -> str:
     >>> headline({"accuracy": 0.91234, "loss": 0.3})
     'accuracy 0.9123  loss 0.3000'
     """
-    found = dict(scalars(record))
+    numbers = dict(scalars(record))
     names = [("accuracy", "accuracy"), ("personal/mean", "personal accuracy"), ("loss", "loss")]
-    if "accuracy" in found:
+    if "accuracy" in numbers:
         del names[1]
-    return "  ".join(f"{title} {found[name]:.4f}" for name, title in names if name in found)
+    return "  ".join(f"{title} {numbers[name]:.4f}" for name, title in names if name in numbers)
 
 
 def _need(module: str, extra: str, what: str) -> Any:
@@ -202,7 +197,6 @@ class TensorBoardObserver(Observer):
         self._writer = self._module.SummaryWriter(str(folder / "tensorboard"), purge_step=first_round + 1)
 
     def round_ended(self, round: int, record: Record) -> None:
-        """Write the round's numbers."""
         for name, value in scalars(record):
             if name != "round":
                 self._writer.add_scalar(name, value, round)
@@ -241,7 +235,6 @@ class MLflowObserver(Observer):
         self._open = True
 
     def round_ended(self, round: int, record: Record) -> None:
-        """Send the round's numbers."""
         self._mlflow.log_metrics({n: v for n, v in scalars(record) if n != "round"}, step=round)
 
     def ended(self, summary: Record) -> None:

@@ -18,4 +18,4 @@ def stacked_blocks(replies: Replies, tree: str, name: str) -> Iterator[tuple[sli
     width = max(BLOCKS.get(sent[0].device.type, 1 << 18) // len(sent), 1)
     for left in range(0, len(sent[0]), width):
         part = slice(left, left + width)
-        yield part, torch.stack([own[part] for own in sent]).double()
+        yield part, torch.stack([values[part] for values in sent]).double()

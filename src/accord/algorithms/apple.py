@@ -142,8 +142,8 @@ class CoreTraining(fl.LocalTraining):
     def begin(self, job: fl.Job) -> fl.Carry:
         """Its row of all core models."""
         row = int(job.info["client"])
-        own = {name: cores[row] for name, cores in job.shared["cores"].items()}
-        return super().begin(job._replace(shared={**job.shared, "model": own}))
+        core = {name: cores[row] for name, cores in job.shared["cores"].items()}
+        return super().begin(job._replace(shared={**job.shared, "model": core}))
 
 
 @dataclass(frozen=True)

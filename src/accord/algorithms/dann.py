@@ -53,9 +53,9 @@ class Discriminator(fl.Part):
         """CE_D for D and - lam CE_D for the model: each is held fixed in the other's term."""
         features, discriminator = view.out.features, view.params["discriminator"]
         fixed = {name: t.detach() for name, t in discriminator.items()}
-        own = view.job.info["client"].expand(len(features))
-        found = view.mean(cross_entropy(mlp(discriminator, features.detach()), own))
-        return found - self.lam * view.mean(cross_entropy(mlp(fixed, features), own))
+        client = view.job.info["client"].expand(len(features))
+        naming = view.mean(cross_entropy(mlp(discriminator, features.detach()), client))
+        return naming - self.lam * view.mean(cross_entropy(mlp(fixed, features), client))
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"discriminator": carry["train"]["discriminator"]}, {}

@@ -53,9 +53,9 @@ class ClientMomentum(fl.Part):
         """alpha g + (1 - alpha) D on the model alone; g itself in the first round, when there is no D yet."""
         if self.alpha == 1:
             return grads
-        own = torch.where(job.info["round"] == 0, 1.0, self.alpha)
+        share = torch.where(job.info["round"] == 0, 1.0, self.alpha)
         mean = job.shared["momentum"]
-        return {**grads, "model": {n: own * g + (1 - own) * mean[n] for n, g in grads["model"].items()}}
+        return {**grads, "model": {n: share * g + (1 - share) * mean[n] for n, g in grads["model"].items()}}
 
     def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """D = mean_k (w_t - w_k) / (eta tau_k), each client with the steps it took itself."""

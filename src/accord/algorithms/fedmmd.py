@@ -131,8 +131,8 @@ class MMD(TwoStream):
 
     def distance(self, received: Tensor, trained: Tensor, weight: Tensor, corner: fl.Corner) -> Tensor:
         """max(floor, MMD^2)."""
-        found = mmd(received, trained, weight, corner["widths"], relative=self.kernel == "median")
-        return found.clamp(min=self.floor)
+        distance = mmd(received, trained, weight, corner["widths"], relative=self.kernel == "median")
+        return distance.clamp(min=self.floor)
 
 
 @dataclass(frozen=True)

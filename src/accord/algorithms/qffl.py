@@ -46,7 +46,7 @@ class FairStep(fl.Part):
         """The step, its fraction reduced by L: sum F^q (w_t - w_k) / sum (q F^{q-1} L |w_t - w_k|^2 + F^q)."""
         w = state["model"]
         loss = torch.stack([tree["loss"].double().cpu() for tree in replies.each("loss_before")]) + 1e-10
-        moved = [squared_norm(subtract(w, own)).double().cpu() for own in replies.each("model")]
+        moved = [squared_norm(subtract(w, model)).double().cpu() for model in replies.each("model")]
         lr = max(self.schedule.at(world.round), 1e-30)  # nothing moves at a rate of 0
         importance = loss**self.q
         total = (self.q * loss ** (self.q - 1) * torch.stack(moved) / lr + importance).sum()

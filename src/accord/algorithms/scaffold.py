@@ -46,18 +46,18 @@ class ControlVariates(fl.Part):
 
     def grad(self, job: fl.Job, carry: fl.Carry, grads: fl.Trees) -> fl.Trees:
         """g - c_k + c."""
-        own, server = job.memory["control"], job.shared["control"]
-        return {**grads, "model": {n: g - own[n] + server[n] for n, g in grads["model"].items()}}
+        control, server = job.memory["control"], job.shared["control"]
+        return {**grads, "model": {n: g - control[n] + server[n] for n, g in grads["model"].items()}}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """Option II; a client that took no step keeps its c_k."""
-        own, server, start = job.memory["control"], job.shared["control"], job.shared["model"]
+        control, server, start = job.memory["control"], job.shared["control"], job.shared["model"]
         distance = self.optimizer.effective_steps(job.info["steps"]) * job.info["lr"]
         took_steps = (job.info["steps"] > 0).to(distance.dtype)
         scale = took_steps / distance.clamp(min=1e-30)
         trained = carry["train"]["model"]
-        new = {n: own[n] - took_steps * server[n] + scale * (start[n] - trained[n]) for n in own}
-        return {"control_change": subtract(new, own)}, {"control": new}
+        new = {n: control[n] - took_steps * server[n] + scale * (start[n] - trained[n]) for n in control}
+        return {"control_change": subtract(new, control)}, {"control": new}
 
     def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """c += (m / K) mean (c_k+ - c_k)."""

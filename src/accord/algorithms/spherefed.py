@@ -104,5 +104,5 @@ def spherefed(
     local = setup.local(SquaredError(), FixedHead(), frozen=frozenset(setup.model.head_names))
     rules = {"model": fl.Mean(), "buffers": fl.Mean()}
     tasks = {} if calibrate == "never" else {"moments": Moments(setup.model)}
-    own = {"calibrate": calibrate, "ridge": ridge, "rounds": setup.rounds}
-    return setup.method(local, rules, kind=Calibrated, extra_tasks=tasks, **own)
+    fields = {"calibrate": calibrate, "ridge": ridge, "rounds": setup.rounds}
+    return setup.method(local, rules, kind=Calibrated, extra_tasks=tasks, **fields)

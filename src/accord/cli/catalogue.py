@@ -38,8 +38,8 @@ def list_(
         raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
     kinds = [kind] if kind is not None else list(KINDS)
     if as_json:
-        found = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
-        typer.echo(json.dumps(found if kind is None else found[kind], indent=2, allow_nan=False))
+        entries = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
+        typer.echo(json.dumps(entries if kind is None else entries[kind], indent=2, allow_nan=False))
         return
     console = Console()
     for each in kinds:

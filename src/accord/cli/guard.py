@@ -66,7 +66,6 @@ class Guarded(TyperGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         with terminable():
             return self._invoke(ctx)
 

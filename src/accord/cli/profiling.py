@@ -30,24 +30,24 @@ def profile(
     settings = load_config(config, changes(sets, algorithm=algorithm, data_dir=data_dir))
     from accord.engine.profile import profile as measure
 
-    found = measure(settings, rounds)
+    measured = measure(settings, rounds)
     if as_json:
-        typer.echo(as_text({"rounds": found.rounds, "seconds": dict(found.seconds)}, indent=1))
+        typer.echo(as_text({"rounds": measured.rounds, "seconds": dict(measured.seconds)}, indent=1))
     else:
-        Console().print(table(found, settings.algorithm.name))
+        Console().print(table(measured, settings.algorithm.name))
 
 
-def table(found: Profile, method: str) -> Table:
+def table(measured: Profile, method: str) -> Table:
     """A row per phase, with a bar of its share."""
     from accord.engine.profile import CLIENT, PHASES
 
-    made = Table(title=f"{method}: {found.total:.3f} s a round (mean of {found.rounds})", title_justify="left")
+    made = Table(title=f"{method}: {measured.total:.3f} s a round (mean of {measured.rounds})", title_justify="left")
     for heading, width in (("where", 7), ("phase", 10), ("seconds", 7), ("share", 6), ("", WIDTH)):
         made.add_column(heading, justify="right" if heading in ("seconds", "share") else "left", min_width=width)
     made.add_column("what")  # the only column that gives way on a narrow terminal
     for phase, meaning in PHASES.items():
-        seconds = found.seconds[phase]
-        share = seconds / max(found.total, 1e-12)
+        seconds = measured.seconds[phase]
+        share = seconds / max(measured.total, 1e-12)
         where = "clients" if phase in CLIENT else "server"
         made.add_row(where, phase, f"{seconds:.4f}", f"{share:.1%}", "█" * round(WIDTH * share), meaning)
     return made

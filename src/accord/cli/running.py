@@ -29,7 +29,6 @@ class Whereabouts(Observer):
     folder: Path | None = None
 
     def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
-        """Note it."""
         self.folder = folder
 
 

@@ -27,8 +27,8 @@ WHERE = {
 def registry(kind: str) -> Mapping[str, Any]:
     """The factories of one kind: one of those in `WHERE`."""
     module, name = WHERE[kind]
-    found: Mapping[str, Any] = getattr(importlib.import_module(module), name)
-    return found
+    entries: Mapping[str, Any] = getattr(importlib.import_module(module), name)
+    return entries
 
 
 def card(kind: str, factory: Factory) -> str:

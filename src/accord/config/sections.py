@@ -155,9 +155,9 @@ class _Reader:
             full, whose = prefix + word, cls.implied[word]
             self.problems.add(full, f"{full} belongs to the {cls.kind} {whose}, not to {name}: set {key}={whose}")
             del rest[word]
-        own = declared(cls, self.lookup, name)
+        settings = declared(cls, self.lookup, name)
         return self._options(
-            own, rest, prefix, list(settings_of(cls)), f" of the {cls.kind} {name}", f"the {cls.kind} {name}"
+            settings, rest, prefix, list(settings_of(cls)), f" of the {cls.kind} {name}", f"the {cls.kind} {name}"
         )
 
     def _options(

@@ -219,11 +219,11 @@ class Method:
 
     def metrics(self, state: State) -> dict[str, float]:
         """What the aggregators report."""
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for tree, rule in self.aggregate.items():
             if isinstance(rule, Reporting):
-                found |= rule.report(state, tree)
-        return found
+                numbers |= rule.report(state, tree)
+        return numbers
 
     def predictor(self, state: State) -> Predictor | None:
         """The averaged model, if there is one."""
@@ -237,15 +237,15 @@ class Method:
 
     def local_predictor(self, state: State, result: Result) -> Predictor:
         """The client's trained model by itself."""
-        own = self.with_own(state, result)
-        return lambda x: self.model.reference(own["model"], own["buffers"], x)
+        client_state = self.with_own(state, result)
+        return lambda x: self.model.reference(client_state["model"], client_state["buffers"], x)
 
     def with_own(self, state: State, result: Result) -> State:
         """The state with what a client trained, sent or kept, in the place of the server's."""
-        own = {**result.reply["model"], **result.reply["buffers"], **result.memory.get("personal", {})}
+        trained = {**result.reply["model"], **result.reply["buffers"], **result.memory.get("personal", {})}
         trees = {name: tree for name, tree in result.reply.items() if name in state}
         for name in ("model", "buffers"):
-            trees[name] = {leaf: own.get(leaf, t) for leaf, t in state[name].items()}
+            trees[name] = {leaf: trained.get(leaf, t) for leaf, t in state[name].items()}
         return {**state, **trees}
 
     def export(self, state: State) -> nn.Module | None:

@@ -38,15 +38,15 @@ def method(family: Family, *, personal: bool | None = None, part: Sequence[str] 
     `personal` says that the method is judged by the clients' own models; the family of personal ones need not say it.
     `part` names the settings of its part, for a method that is FedAvg and one part: `compose` may then list it.
     """
-    own = family == "personal" if personal is None else personal
+    judged_personally = family == "personal" if personal is None else personal
 
     def register(factory: F) -> F:
         @functools.wraps(factory)
         def made(*args: Any, **given: Any) -> Algorithm:
-            found = factory(*args, **given)
-            return replace(found, personal=own) if isinstance(found, Method) else found
+            built = factory(*args, **given)
+            return replace(built, personal=judged_personally) if isinstance(built, Method) else built
 
-        add = ALGORITHMS.add(factory.__name__, family=family, personal=own, part=tuple(part))
+        add = ALGORITHMS.add(factory.__name__, family=family, personal=judged_personally, part=tuple(part))
         return cast(F, add(made))
 
     return register

@@ -184,8 +184,8 @@ class LocalTraining:
 
     def begin(self, job: Job) -> Carry:
         """Copies of the received trees to train on, the optimizer's state, the parts' corners."""
-        own, names = job.memory.get("personal", {}), {*self.model.head_names, *self.model.body_names}
-        buffers = {**job.shared["buffers"], **{name: t for name, t in own.items() if name not in names}}
+        personal, names = job.memory.get("personal", {}), {*self.model.head_names, *self.model.body_names}
+        buffers = {**job.shared["buffers"], **{name: t for name, t in personal.items() if name not in names}}
         train = self._trained(job)
         active = self._active(train)
         optimizer = {tree: self.optimizer.init(leaves) for tree, leaves in active.items()}
@@ -242,7 +242,7 @@ class LocalTraining:
 
     def objective(self, job: Job, carry: Carry, leaves: Trees, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of the parts' losses, and what to add to the metrics."""
-        params = {tree: {**carry["train"][tree], **own} for tree, own in leaves.items()}
+        params = {tree: {**carry["train"][tree], **values} for tree, values in leaves.items()}
         running = next((part for part in self.parts if type(part).forward is not Part.forward), self.parts[0])
         out = running.forward(self.model, job, carry, params, batch)
         view = View(self.model, job, carry, params, out, batch)
@@ -306,8 +306,8 @@ class LocalTraining:
 
     def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
         """How many of its own test samples the client's model gets right, before the first step or after the last."""
-        found = [(p.judged_before if before else p.judged)(self.model, job, carry) for p in self.parts]
-        judged = [one for one in found if one is not None]
+        verdicts = [(p.judged_before if before else p.judged)(self.model, job, carry) for p in self.parts]
+        judged = [one for one in verdicts if one is not None]
         params, buffers = judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
         logits = self.model.reference(params, buffers, job.data.test_x).logits
         return (logits.argmax(1) == job.data.test_y).sum().double()
@@ -327,21 +327,21 @@ def _value(part: Part, term: Term | None) -> Tensor | None:
 def trained(carry: Carry) -> Trees:
     """What is trained, as autograd leaves."""
     active: Trees = carry["active"]
-    return {tree: {name: t.detach().requires_grad_() for name, t in own.items()} for tree, own in active.items()}
+    return {tree: {name: t.detach().requires_grad_() for name, t in named.items()} for tree, named in active.items()}
 
 
 def gradients(loss: Tensor, leaves: Trees) -> Trees:
     """The gradient for every leaf."""
-    flat = [leaf for own in leaves.values() for leaf in own.values()]
-    found = iter(torch.autograd.grad(loss, flat, allow_unused=True, materialize_grads=True))
-    return {tree: {name: next(found) for name in own} for tree, own in leaves.items()}
+    flat = [leaf for named in leaves.values() for leaf in named.values()]
+    grads = iter(torch.autograd.grad(loss, flat, allow_unused=True, materialize_grads=True))
+    return {tree: {name: next(grads) for name in named} for tree, named in leaves.items()}
 
 
 def gradient_of(loss: Callable[[Tree], Tensor], tree: Tree) -> Tree:
     """The gradient of a part's own loss, for a step of its own inside the objective."""
     if is_stacked(next(iter(tree.values()))):
-        found: Tree = torch.func.grad(loss)(tree)  # all that works under torch.vmap; elsewhere it is the slower one
-        return found
+        gradient: Tree = torch.func.grad(loss)(tree)  # all that works under torch.vmap; elsewhere it is the slower one
+        return gradient
     leaves = {name: t.detach().requires_grad_() for name, t in tree.items()}
     return dict(zip(leaves, torch.autograd.grad(loss(leaves), list(leaves.values())), strict=True))
 

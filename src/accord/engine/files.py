@@ -72,11 +72,11 @@ def read_here(path: Path, limit: int) -> bytes:
 
 def sha256_here(path: Path) -> str:
     """The checksum of a plain file, which need not fit into memory."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb", opener=no_links) as file:
         while piece := file.read(1 << 20):
-            found.update(piece)
-    return found.hexdigest()
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -114,9 +114,9 @@ def rounds_in(folder: Path) -> list[tuple[int, Path]]:
     if not folder.is_dir():
         return []
     named = ((ROUND.fullmatch(path.name), path) for path in folder.iterdir())
-    found = sorted((int(match[1]), path) for match, path in named if match is not None)
-    refuse_links(*(path for _, path in found))
-    return [(number, path) for number, path in found if path.is_dir()]
+    folders = sorted((int(match[1]), path) for match, path in named if match is not None)
+    refuse_links(*(path for _, path in folders))
+    return [(number, path) for number, path in folders if path.is_dir()]
 
 
 @contextmanager

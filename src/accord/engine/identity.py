@@ -72,12 +72,12 @@ def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: b
     }
 
 
-def keep(folder: Path, found: Identity) -> None:
+def keep(folder: Path, current: Identity) -> None:
     """Write it into a new run's folder."""
-    write_atomic(folder / FILE, json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    write_atomic(folder / FILE, json.dumps(current, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
-def compare(folder: Path, found: Identity) -> None:
+def compare(folder: Path, current: Identity) -> None:
     """Refuse to go on with other data, another network or other settings than the run began with."""
     try:
         known = parse(read_here(folder / FILE, BOUNDS.size), BOUNDS, FILE)
@@ -86,20 +86,20 @@ def compare(folder: Path, found: Identity) -> None:
             f"{folder / FILE} cannot be read ({error}), so it is not known what data and network this run began with: "
             "restore the file, or start a new run"
         ) from error
-    differences = [*_differences("data", known, found), *_differences("network", known, found)]
+    differences = [*_differences("data", known, current), *_differences("network", known, current)]
     if differences:
         raise CheckpointError(
             f"{folder} began with other data or another network: {'; '.join(differences[:4])}. Give the same data and "
             "network again (accord.resume(folder, data=..., model=...)), or start a new run."
         )
-    if known.get("settings") != found["settings"]:
+    if known.get("settings") != current["settings"]:
         raise CheckpointError(
             f"{folder / 'config.toml'} has other settings than this run began with: undo the change, or start a new run"
         )
 
 
-def _differences(section: str, known: Mapping[str, Any], found: Identity) -> Iterator[str]:
-    before, now = known.get(section), found[section]
+def _differences(section: str, known: Mapping[str, Any], current: Identity) -> Iterator[str]:
+    before, now = known.get(section), current[section]
     if not isinstance(before, dict):
         yield f"its {section} is not recorded"
         return
@@ -193,7 +193,7 @@ def _transformed(data: FederatedData) -> Iterator[bytes]:
 
 
 def _digest(pieces: Iterator[bytes]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
+        digest.update(piece)
+    return digest.hexdigest()

@@ -152,10 +152,10 @@ class ClientStore:
     def _check(self, entry: list[str]) -> None:
         path = self.folder / entry[0]
         try:
-            found = sha256_here(path)
+            checksum = sha256_here(path)
         except (OSError, RunError) as error:
             raise CheckpointError(f"client memory {path} cannot be read: {error}") from error
-        if found != entry[1]:
+        if checksum != entry[1]:
             raise CheckpointError(f"client memory {path} is damaged: its checksum differs")
 
 

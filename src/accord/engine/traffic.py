@@ -32,8 +32,8 @@ class _Counting:
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
     ) -> Replies:
         replies = self.inner(task, clients, shared, private)
-        own = (private or {}).get(replies.ids[0], {})
-        self._note(task, "down", {**shared, **own})
+        alone = (private or {}).get(replies.ids[0], {})
+        self._note(task, "down", {**shared, **alone})
         self._note(task, "up", replies.results[0].reply)
         return replies
 

@@ -31,5 +31,5 @@ class Clients(Measure):
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
         """That of the last evaluation."""
-        found = [record["clients"] for record in records if "clients" in record]
-        return {"client_accuracy": in_short(found[-1]) if found else {}}
+        spreads = [record["clients"] for record in records if "clients" in record]
+        return {"client_accuracy": in_short(spreads[-1]) if spreads else {}}

@@ -32,8 +32,8 @@ class Drift(Measure):
         old, new = moment.old["model"], moment.new["model"]
         sent = next(replies.each("model"))  # personal parameters never left the clients
         step = {name: new[name] - old[name] for name in sent}
-        found = cosines((subtract(model, old) for model in replies.each("model")), step)
-        return {"drift": {"mean": float(np.mean(found)), "lowest": float(np.min(found))}}
+        drifts = cosines((subtract(model, old) for model in replies.each("model")), step)
+        return {"drift": {"mean": float(np.mean(drifts)), "lowest": float(np.min(drifts))}}
 
 
 def cosines(updates: Iterable[Mapping[str, Tensor]], reference: Mapping[str, Tensor]) -> list[float]:
@@ -41,8 +41,8 @@ def cosines(updates: Iterable[Mapping[str, Tensor]], reference: Mapping[str, Ten
 
     Sums run in float64, tensor by tensor, so no update is copied as a whole; `updates` may be a generator.
     """
-    own = _dot(reference, reference)
-    return [_cosine(update, reference, own) for update in updates]
+    square = _dot(reference, reference)
+    return [_cosine(update, reference, square) for update in updates]
 
 
 def _cosine(update: Mapping[str, Tensor], reference: Mapping[str, Tensor], reference_square: Tensor) -> float:

@@ -25,7 +25,7 @@ class LocalOnGlobal(Measure):
             return {}
         accuracies = []
         for client, result in zip(replies.ids, replies.results, strict=True):
-            own = result._replace(memory=moment.memory_of(client))
-            predictor = scene.algorithm.local_predictor(moment.new, own)
+            whole = result._replace(memory=moment.memory_of(client))
+            predictor = scene.algorithm.local_predictor(moment.new, whole)
             accuracies.append(scene.predictions(predictor).plain.right.mean())
         return {"local_on_global": spread_record(np.array(accuracies))}

@@ -97,8 +97,8 @@ class Metric(Measure):
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
         """The last value, and the clients' under `client_` and its name."""
-        found = [record[f"clients_{self.name}"] for record in records if f"clients_{self.name}" in record]
-        return {**super().summary(scene, records), **({f"client_{self.name}": in_short(found[-1])} if found else {})}
+        spreads = [record[f"clients_{self.name}"] for record in records if f"clients_{self.name}" in record]
+        return super().summary(scene, records) | ({f"client_{self.name}": in_short(spreads[-1])} if spreads else {})
 
     def _value(self, logits: Tensor, labels: Tensor) -> float:
         value = float(self.function(logits, labels))

@@ -63,8 +63,8 @@ class Personal(Measure):
 
 def _shares(replies: Replies, count: str) -> Record:
     """The spread of right answers over test samples; clients without test samples are left out."""
-    found = [result.metrics for result in replies.results if count in result.metrics]
-    if not found:
+    sums = [result.metrics for result in replies.results if count in result.metrics]
+    if not sums:
         return {}
-    tested = np.array([int(metrics["personal_examples"]) for metrics in found])
-    return spread_record(np.array([float(metrics[count]) for metrics in found]) / tested, tested)
+    tested = np.array([int(metrics["personal_examples"]) for metrics in sums])
+    return spread_record(np.array([float(metrics[count]) for metrics in sums]) / tested, tested)

@@ -67,10 +67,10 @@ def spread_record(
     values: npt.ArrayLike, sizes: npt.ArrayLike | None = None, better: str | None = "higher"
 ) -> dict[str, Any]:
     """The spread in types JSON keeps; where lower values are better, the best is the smallest."""
-    found = asdict(spread(values, sizes))
+    record = asdict(spread(values, sizes))
     if better == "lower":
-        found["best"], found["worst"] = found["worst"], found["best"]
-    return {**found, "deciles": list(found["deciles"])}
+        record["best"], record["worst"] = record["worst"], record["best"]
+    return {**record, "deciles": list(record["deciles"])}
 
 
 def in_short(record: Mapping[str, Any]) -> dict[str, Any]:

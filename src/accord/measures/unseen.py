@@ -49,8 +49,8 @@ class Unseen(Measure):
             curve: list[float] = []
 
             def judge(job: Job, carry: Carry, curve: list[float] = curve) -> None:
-                found = task.finish(job, carry).metrics
-                curve.append(float(found["personal_correct"] / found["personal_examples"]))
+                sums = task.finish(job, carry).metrics
+                curve.append(float(sums["personal_correct"] / sums["personal_examples"]))
 
             if len(scene.data.test[client]) and len(scene.data.train[client]):
                 scene.visit(client, task, message, scene.rounds, judge)

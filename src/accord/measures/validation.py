@@ -28,5 +28,5 @@ class Validation(Measure):
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
         """The last one."""
-        found = [record["validation_accuracy"] for record in records if "validation_accuracy" in record]
-        return {"validation_accuracy": found[-1]} if found else {}
+        accuracies = [record["validation_accuracy"] for record in records if "validation_accuracy" in record]
+        return {"validation_accuracy": accuracies[-1]} if accuracies else {}

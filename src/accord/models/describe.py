@@ -33,7 +33,7 @@ def layers(network: nn.Module, input_shape: Shape) -> list[Layer]:
     """Layers in the order they finish, found by running a blank sample; together they hold all parameters."""
     first = next(network.parameters(), torch.zeros(0))
     counted: set[int] = set()
-    found: list[Layer] = []
+    rows: list[Layer] = []
 
     def own_parameters(part: nn.Module) -> int:
         fresh = [p for p in part.parameters(recurse=False) if id(p) not in counted]
@@ -43,7 +43,7 @@ def layers(network: nn.Module, input_shape: Shape) -> list[Layer]:
     def watch(name: str, part: nn.Module) -> Any:
         def hook(_: nn.Module, __: tuple[Any, ...], out: Any) -> None:
             shape = tuple(out.shape[1:]) if isinstance(out, Tensor) else ()
-            found.append(Layer(name, type(part).__name__, shape, own_parameters(part)))
+            rows.append(Layer(name, type(part).__name__, shape, own_parameters(part)))
 
         return part.register_forward_hook(hook)
 
@@ -60,11 +60,11 @@ def layers(network: nn.Module, input_shape: Shape) -> list[Layer]:
     finally:
         for hook in hooks:
             hook.remove()
-    called = {layer.name for layer in found}
+    called = {layer.name for layer in rows}
     for name, part in parts.items():
         if name not in called and (unused := own_parameters(part)):
-            found.append(Layer(name, type(part).__name__, (), unused))
-    return found
+            rows.append(Layer(name, type(part).__name__, (), unused))
+    return rows
 
 
 def table(network: nn.Module, input_shape: Shape) -> str:

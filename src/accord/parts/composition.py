@@ -18,8 +18,8 @@ from accord.settings import Misfit, Setting, Word, fit, parse_value, settings_of
 
 def listed_parts() -> dict[str, dict[str, Setting]]:
     """The settings of every part that has a name."""
-    own = {name: ALGORITHMS.facts(name).get("part", ()) for name in ALGORITHMS}
-    return {name: {key: settings_of(ALGORITHMS[name])[key] for key in keys} for name, keys in own.items() if keys}
+    parts = {name: ALGORITHMS.facts(name).get("part", ()) for name in ALGORITHMS}
+    return {name: {key: settings_of(ALGORITHMS[name])[key] for key in keys} for name, keys in parts.items() if keys}
 
 
 def build_parts(setup: Setup, texts: Iterable[str]) -> tuple[Part, ...]:

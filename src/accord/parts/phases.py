@@ -49,22 +49,22 @@ class Gated:
         """Both groups' states, names prefixed, and the gates."""
         like = next(iter(params.values()), torch.zeros(()))
         state: Trees = {"gate": {}}
-        for group, own in self._groups(params).items():
+        for group, members in self._groups(params).items():
             state["gate"][group] = like.new_ones(())
-            state.update({f"{group}.{name}": tree for name, tree in self.optimizer.init(own).items()})
+            state.update({f"{group}.{name}": tree for name, tree in self.optimizer.init(members).items()})
         return state
 
     def update(self, params: Tree, grads: Tree, state: Trees, lr: Tensor) -> None:
         """Both groups step; the one whose gate is closed is put back. No branch looks at a gate's value."""
-        for group, own in self._groups(params).items():
-            if not own:
+        for group, members in self._groups(params).items():
+            if not members:
                 continue
             prefix = f"{group}."
             inner = {name[len(prefix) :]: tree for name, tree in state.items() if name.startswith(prefix)}
-            moving = [own, *inner.values()]
+            moving = [members, *inner.values()]
             before = [clone(tree) for tree in moving]
-            wanted = {name: grads[name] for name in own}
-            self.optimizer.update(own, clip_by_norm(wanted, self.clip) if self.clip else wanted, inner, lr)
+            wanted = {name: grads[name] for name in members}
+            self.optimizer.update(members, clip_by_norm(wanted, self.clip) if self.clip else wanted, inner, lr)
             opened = state["gate"][group] > 0
             for now, old in zip(moving, before, strict=True):
                 for name, tensor in now.items():

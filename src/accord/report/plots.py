@@ -26,15 +26,15 @@ def series(runs: Sequence[Sequence[Record]], value: str = "accuracy") -> list[tu
     >>> series([[{"round": 1, "accuracy": 0.5}, {"round": 2}], [{"round": 1, "accuracy": 0.5}]])
     [(1, 0.5, 0.0)]
     """
-    found: dict[int, list[float]] = {}
+    values: dict[int, list[float]] = {}
     for records in runs:
         for record in records:
             number = record.get(value)
             if isinstance(number, (int, float)) and math.isfinite(number):
-                found.setdefault(int(record["round"]), []).append(float(number))
+                values.setdefault(int(record["round"]), []).append(float(number))
     return [
         (round, statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0)
-        for round, known in sorted(found.items())
+        for round, known in sorted(values.items())
     ]
 
 

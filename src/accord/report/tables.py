@@ -39,7 +39,6 @@ class _Sent(Column):
     """Bytes in both directions."""
 
     def find(self, summary: Summary) -> Any:
-        """Their sum."""
         up, down = summary.get("bytes_up"), summary.get("bytes_down")
         return None if up is None or down is None else up + down
 
@@ -75,7 +74,7 @@ def aggregate(summaries: Iterable[Summary]) -> list[Row]:
         Row(
             algorithm,
             tuple(int(summary["seed"]) for summary in group),
-            {c.key: found for c in compared if (found := estimate(c.find(s) for s in group)) is not None},
+            {c.key: cell for c in compared if (cell := estimate(c.find(s) for s in group)) is not None},
         )
         for algorithm, group in groups.items()
     ]
@@ -94,13 +93,13 @@ def _shown(rows: Sequence[Row]) -> list[Column]:
 
 
 def _cell(column: Column, row: Row) -> str:
-    found = row.cells.get(column.key)
-    if found is None:
+    cell = row.cells.get(column.key)
+    if cell is None:
         return "-"
-    text = column.write(found.mean)
-    if found.std is None or (column.key == "bytes" and not found.std):  # what is sent seldom depends on the seed
+    text = column.write(cell.mean)
+    if cell.std is None or (column.key == "bytes" and not cell.std):  # what is sent seldom depends on the seed
         return text
-    return f"{text} ± {column.write(found.std)}"
+    return f"{text} ± {column.write(cell.std)}"
 
 
 def _best(column: Column, rows: Sequence[Row]) -> str | None:
@@ -165,8 +164,8 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def run_lines(summary: Summary) -> list[tuple[str, str]]:
     """The end of a single run, line by line; what was not measured is left out."""
-    found = [(column, column.find(summary)) for column in columns() if column.key != "bytes"]
-    shown = [(column.title, column.write(value)) for column, value in found if estimate([value]) is not None]
+    values = [(column, column.find(summary)) for column in columns() if column.key != "bytes"]
+    shown = [(column.title, column.write(value)) for column, value in values if estimate([value]) is not None]
     reached = summary.get("rounds_to") or {}
     shown += [(f"rounds to {100 * float(t):g} %", str(r)) for t, r in reached.items() if r is not None]
     return shown

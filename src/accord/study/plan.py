@@ -105,8 +105,8 @@ class Comparison:
 
     def config(self, algorithm: str, seed: int, more: Sequence[str] = ()) -> RunConfig:
         """One run's configuration; a setting such as algorithm.mu goes to those that have it."""
-        own = {f"algorithm.{key}" for key in self.settings[algorithm]}
-        fitting = [text for text in self.sets if not _key(text).startswith("algorithm.") or _key(text) in own]
+        known = {f"algorithm.{key}" for key in self.settings[algorithm]}
+        fitting = [text for text in self.sets if not _key(text).startswith("algorithm.") or _key(text) in known]
         file = "" if self.source is None or isinstance(self.source, RunConfig) else str(self.source)
         return from_dict(self._given, [*fitting, f"algorithm.name={algorithm}", f"seed={seed}", *more], file)
 
@@ -149,10 +149,10 @@ class Comparison:
 
     def _digest(self, config: RunConfig) -> str:
         common = config_hash(replace(config, seed=0, algorithm=AlgorithmConfig()))
-        own = sorted(text for text in self.sets if _key(text).startswith("algorithm."))
+        of_methods = sorted(text for text in self.sets if _key(text).startswith("algorithm."))
         tuning = [self.tuning.trials, self.tuning.rounds] if self.tuning is not None else []
         given = [self.inputs.digest] if self.inputs.digest else []
-        text = json.dumps([common, self._algorithm_section(), own, *tuning, *given], sort_keys=True, default=str)
+        text = json.dumps([common, self._algorithm_section(), of_methods, *tuning, *given], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def _algorithm_section(self) -> Mapping[str, Any]:

@@ -23,10 +23,10 @@ KEY = Key(0)  # the same draws in every comparison
 def search_space(comparison: Comparison, algorithm: str) -> dict[str, Setting]:
     """What is searched, by key."""
     everyone = {f"local.{name}": setting for name, setting in settings_of(LocalConfig).items()}
-    own = {f"algorithm.{name}": setting for name, setting in comparison.settings[algorithm].items()}
+    of_method = {f"algorithm.{name}": setting for name, setting in comparison.settings[algorithm].items()}
     return {
         key: setting
-        for key, setting in {**everyone, **own}.items()
+        for key, setting in {**everyone, **of_method}.items()
         if setting.search is not None and key not in comparison.fixed
     }
 

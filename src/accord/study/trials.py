@@ -33,7 +33,6 @@ class Trial(Entry):
 
     @property
     def label(self) -> str:
-        """What is printed about it."""
         return f"{self.config.algorithm.name}, trial {self.number} ({', '.join(self.texts) or 'as it is'})"
 
     @property
@@ -71,11 +70,11 @@ def plan_trials(comparison: Comparison) -> list[Trial]:
     assert comparison.tuning is not None
     trials: list[Trial] = []
     for algorithm in comparison.algorithms:
-        own: list[Trial] = []
+        group: list[Trial] = []
         for number in range(comparison.tuning.trials):
-            trial = _new(comparison, algorithm, number, own)
-            own += [trial] if trial is not None else []
-        trials += own
+            trial = _new(comparison, algorithm, number, group)
+            group += [trial] if trial is not None else []
+        trials += group
     comparison.check_folders(trials)
     return trials
 

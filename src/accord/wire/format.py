@@ -109,13 +109,13 @@ def num_bytes(name: str, spec: Spec, limits: Limits) -> int:
     return math.prod(spec.shape) * spec.dtype.itemsize
 
 
-def check_expected(found: Specs, expected: Specs) -> None:
+def check_expected(given: Specs, expected: Specs) -> None:
     """DataError that names the first difference in names, kinds of numbers and shapes."""
-    _same_names("tree", list(found), list(expected))
+    _same_names("tree", list(given), list(expected))
     for name in sorted(expected):
-        _same_names(f"leaf of {shown(name)}", list(found[name]), list(expected[name]))
+        _same_names(f"leaf of {shown(name)}", list(given[name]), list(expected[name]))
         for leaf in sorted(expected[name]):
-            (dtype, shape), due = found[name][leaf], expected[name][leaf]
+            (dtype, shape), due = given[name][leaf], expected[name][leaf]
             if dtype != due.dtype or shape != tuple(due.shape):
                 raise DataError(
                     f"the message is not the one expected: {shown(f'{name}/{leaf}')} is {dtype} {shown(shape)}, "
@@ -123,7 +123,7 @@ def check_expected(found: Specs, expected: Specs) -> None:
                 )
 
 
-def _same_names(kind: str, found: Sequence[str], expected: Sequence[str]) -> None:
-    for name in sorted(set(found) ^ set(expected)):
-        there = "is not expected" if name in found else "is missing"
+def _same_names(kind: str, given: Sequence[str], expected: Sequence[str]) -> None:
+    for name in sorted(set(given) ^ set(expected)):
+        there = "is not expected" if name in given else "is missing"
         raise DataError(f"the message is not the one expected: the {kind} {shown(name)} {there}")

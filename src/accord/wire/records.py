@@ -108,12 +108,12 @@ def _survey(text: str, bounds: Bounds) -> None:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in record:
             raise ValueError(f"the name {shown(name)} appears twice")
-        found[name] = value
-    return found
+        record[name] = value
+    return record
 
 
 def _no_constant(word: str) -> None:

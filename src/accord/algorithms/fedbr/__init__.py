@@ -118,5 +118,5 @@ def fedbr(
     trees = ("model", "buffers", "projector") if part.maximises else ("model", "buffers")
     source = PseudoData(size, means, balanced, None if proxy is None else as_proxy(proxy, setup.model))
     local, rules = setup.local(fl.CrossEntropy(), *others, part), dict.fromkeys(trees, fl.Mean("uniform"))
-    own = {"extra_tasks": source.tasks(), "pseudo": source, "every_round": every_round}
-    return setup.method(local, rules, kind=FedBR, **own)
+    fields = {"extra_tasks": source.tasks(), "pseudo": source, "every_round": every_round}
+    return setup.method(local, rules, kind=FedBR, **fields)

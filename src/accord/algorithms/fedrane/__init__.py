@@ -161,9 +161,9 @@ def _check_relations(setup: fl.Setup) -> None:
             "algorithm fedrane: a batch of one sample has no neighbours; set local.batch_size to 2 or more "
             "(the paper: 128) or lra = false"
         )
-    found = setup.model.num_features
-    if found < 2:
+    features = setup.model.num_features
+    if features < 2:
         raise fl.ConfigError(
-            f"algorithm fedrane correlates the features of samples, but the model has {found} of them; use a "
+            f"algorithm fedrane correlates the features of samples, but the model has {features} of them; use a "
             "model whose head reads a feature vector (see accord.models.adapt), or lra = false"
         )

@@ -33,8 +33,8 @@ def group_message(priors: fl.Replies, device: torch.device) -> fl.Trees:
 
 def frozen_outputs(model: fl.Model, params: fl.Tree, buffers: fl.Tree, x: Tensor) -> Out:
     """A frozen model's logits and features of all samples, in one pass."""
-    found = [model.reference(params, buffers, piece) for piece in pieces(x)]
-    return Out(torch.cat([out.logits for out in found]), torch.cat([out.features for out in found]))
+    outs = [model.reference(params, buffers, piece) for piece in pieces(x)]
+    return Out(torch.cat([out.logits for out in outs]), torch.cat([out.features for out in outs]))
 
 
 def class_shares(counts: Tensor) -> Tensor:
@@ -88,16 +88,16 @@ class Peers(fl.Part):
         """What is kept of the asked models' answers; a target wants all of them, features of the others are 0."""
         priors, buffers, group = job.shared["priors"], job.shared.get("prior_buffers", {}), job.shared["group"]
         outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x) for j in asked}
-        found: fl.Tree = {}
+        answers: fl.Tree = {}
         if self.features:
             shape = (len(x), len(group["ids"]), model.num_features)
-            found["features"] = torch.zeros(shape, dtype=job.info["lr"].dtype, device=x.device)
+            answers["features"] = torch.zeros(shape, dtype=job.info["lr"].dtype, device=x.device)
             for j, out in outs.items():
-                found["features"][:, j] = out.features
+                answers["features"][:, j] = out.features
         if self.target is not None and len(outs) == len(group["ids"]):
             logits = torch.stack([out.logits for out in outs.values()], 1)
-            found["target"] = group_target(logits, class_shares(group["counts"]).to(logits), self.target)
-        return found
+            answers["target"] = group_target(logits, class_shares(group["counts"]).to(logits), self.target)
+        return answers
 
 
 @dataclass(frozen=True)

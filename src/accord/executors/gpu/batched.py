@@ -76,8 +76,8 @@ class Batched(Choice):
         task = self.tasks[request.task]
         answers: list[Answer] = []
 
-        def note(found: Iterable[Answer]) -> None:
-            answers.extend(found)
+        def note(new: Iterable[Answer]) -> None:
+            answers.extend(new)
             self.done(len(answers), len(request.works))
 
         with one_thread(), torch.no_grad():
@@ -89,7 +89,7 @@ class Batched(Choice):
             while waiting and request.task not in self._unfit:
                 block = waiting[: self._block_size(request.task, len(waiting))]
                 try:
-                    found = self._block(request, task, shared, block)
+                    done = self._block(request, task, shared, block)
                 except torch.cuda.OutOfMemoryError:
                     self._halve(request.task, len(block))
                     continue
@@ -105,17 +105,16 @@ class Batched(Choice):
                 except Exception as error:
                     # Perhaps one client's failure; one after another it is that client's alone.
                     self._drop_lanes(request.task)
-                    found = self._one_by_one(request, [client.work for client in block])
-                    if all(answer.result is not None for answer in found):
+                    done = self._one_by_one(request, [client.work for client in block])
+                    if all(answer.result is not None for answer in done):
                         self._give_up(request.task, repr(error))
-                note(found)
+                note(done)
                 waiting = waiting[len(block) :]
             if waiting:
                 note(self._one_by_one(request, [client.work for client in waiting]))
         return answers
 
     def close(self) -> None:
-        """Give the memory back."""
         self._lanes.clear()
         self._known.clear()
         self._shared.clear()
@@ -134,11 +133,11 @@ class Batched(Choice):
             before = _allocated(self.site.device, reset=True) if measured else 0
             used = {id(lanes): lanes for lanes in [self._seat(request.task, task, client) for client in block]}
             room = self._block_size(request.task, len(request.works))
-            found = [pair for lanes in used.values() for pair in lanes.run(shared, self.data, room)]
+            pairs = [pair for lanes in used.values() for pair in lanes.run(shared, self.data, room)]
             if measured:
                 taken = max(_allocated(self.site.device) - before, 1)
                 self.limit[request.task] = max(1, min(self.asked, int(SHARE * self._free() / taken)))
-        return self._checked(found, request.round)
+        return self._checked(pairs, request.round)
 
     def _block_size(self, task: str, waiting: int) -> int:
         if self.recorder.cuda and task not in self.limit:
@@ -167,17 +166,17 @@ class Batched(Choice):
             "client": np.array([work.client for work in request.works]),
             "round": np.full(count, request.round),
             "examples": examples,
-            "steps": np.array([float(len(own)) for own in batches]),
+            "steps": np.array([float(len(steps)) for steps in batches]),
             "lr": np.full(count, request.lr),
         }
         info = {name: as_tensor(values, device) for name, values in numbers.items()}
         clients = []
         noisy = not isinstance(task, LocalTraining) or task.has_own("noise")  # making a generator takes a while
-        for number, (work, own) in enumerate(zip(request.works, batches, strict=True)):
+        for number, (work, batch_rows) in enumerate(zip(request.works, batches, strict=True)):
             drawn = {}
             if noisy:
-                widest = max((len(rows) for rows in own), default=0)
-                drawn = task.noise(random[number].noise(), len(own), widest)
+                widest = max((len(rows) for rows in batch_rows), default=0)
+                drawn = task.noise(random[number].noise(), len(batch_rows), widest)
             job = Job(
                 request.shared,
                 _on(work.private, device),
@@ -187,7 +186,7 @@ class Batched(Choice):
             )
             if work.memory is None:
                 job = job._replace(memory=task.first_memory(job))
-            clients.append(Client(work, job, int(examples[number]), own, drawn))
+            clients.append(Client(work, job, int(examples[number]), batch_rows, drawn))
         return sorted(clients, key=lambda client: (-len(client.batches), client.id))
 
     def _seat(self, name: str, task: Task, client: Client) -> Lanes:
@@ -221,14 +220,14 @@ class Batched(Choice):
             )
         return max(widths, default=1)
 
-    def _checked(self, found: list[tuple[Client, Result]], round: int) -> list[Answer]:
+    def _checked(self, pairs: list[tuple[Client, Result]], round: int) -> list[Answer]:
         """One look at all results, since every look waits for the device."""
         answers = []
         values = [
-            [v for _, v in leaves(result._asdict()) if v.is_floating_point() and v.numel()] for _, result in found
+            [v for _, v in leaves(result._asdict()) if v.is_floating_point() and v.numel()] for _, result in pairs
         ]
         fine = _all_finite(values)
-        for (client, result), good in zip(found, fine, strict=True):
+        for (client, result), good in zip(pairs, fine, strict=True):
             try:
                 if not good:
                     check_finite(result, round, client.id)
@@ -283,8 +282,8 @@ def _allocated(device: torch.device, reset: bool = False) -> int:
 def _all_finite(values: list[list[torch.Tensor]]) -> list[bool]:
     """Whether every value of each list is a number; one kernel and one transfer for each precision."""
     fine = [True] * len(values)
-    for dtype in {tensor.dtype for own in values for tensor in own}:
-        mine = [(owner, tensor) for owner, own in enumerate(values) for tensor in own if tensor.dtype == dtype]
+    for dtype in {tensor.dtype for tensors in values for tensor in tensors}:
+        mine = [(owner, tensor) for owner, tensors in enumerate(values) for tensor in tensors if tensor.dtype == dtype]
         largest = torch.stack(torch._foreach_norm([tensor for _, tensor in mine], float("inf")))
         for (owner, _), good in zip(mine, torch.isfinite(largest).tolist(), strict=True):
             fine[owner] = fine[owner] and good

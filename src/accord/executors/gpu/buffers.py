@@ -106,17 +106,17 @@ class Buffers:
             known[id(value)] = value.detach().to(self.device, copy=True)
         return known[id(value)]
 
-    def _match(self, mine: Any, new: Any, most: int, found: dict[int, tuple[Tensor, Tensor]], path: str) -> None:
+    def _match(self, mine: Any, new: Any, most: int, pairs: dict[int, tuple[Tensor, Tensor]], path: str) -> None:
         for name, value in new.items():
             here, old = f"{path}/{name}", mine[name]
             if isinstance(value, dict):
-                self._match(old, value, most, found, here)
-            elif isinstance(value, Tensor) and id(value) not in found:
+                self._match(old, value, most, pairs, here)
+            elif isinstance(value, Tensor) and id(value) not in pairs:
                 if old.shape != value.shape and here not in self._ragged:
                     self._ragged.add(here)
                     old = mine[name] = old.new_empty(most, *old.shape[1:])
                     self.moved += 1
-                found[id(value)] = (old[: len(value)] if here in self._ragged else old, value)
+                pairs[id(value)] = (old[: len(value)] if here in self._ragged else old, value)
 
     def _cut(self, mine: Any, examples: int, path: str) -> Any:
         if isinstance(mine, dict):
@@ -136,7 +136,7 @@ def stacked(fixed: Sequence[Buffers], most: int) -> Any:
         if isinstance(values[0], dict):
             laid = {name: lay([value[name] for value in values], f"{path}/{name}") for name in values[0]}
             whole = {name: both for name, (both, _) in laid.items()}
-            return whole, [{name: own[k] for name, (_, own) in laid.items()} for k in range(len(values))]
+            return whole, [{name: slices[k] for name, (_, slices) in laid.items()} for k in range(len(values))]
         if not isinstance(values[0], Tensor):
             return values[0], values
         if id(values[0]) not in known:
@@ -146,8 +146,8 @@ def stacked(fixed: Sequence[Buffers], most: int) -> Any:
     shapes = [dict(leaves(one.value)) for one in fixed]
     ragged = set().union(*(one._ragged for one in fixed))
     ragged |= {p for p, t in shapes[0].items() if isinstance(t, Tensor) and any(s[p].shape != t.shape for s in shapes)}
-    whole, own = lay([one.value for one in fixed], "")
-    for one, value in zip(fixed, own, strict=True):
+    whole, slices = lay([one.value for one in fixed], "")
+    for one, value in zip(fixed, slices, strict=True):
         one.value, one._ragged = value, set(ragged)
         one.moved += 1
     return whole

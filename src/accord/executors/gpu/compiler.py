@@ -57,39 +57,39 @@ class StackedStep:
         mine, stacked = _flat({"given": given, "carry": carry, "batch": batch._asdict()})
         key = tuple((t.shape, t.stride(), t.dtype) for t in (*commons, *stacked))
         if key in self._made:
-            found = self._made[key](*commons, *stacked)
+            tensors = self._made[key](*commons, *stacked)
         else:
             with _stack_errors():
                 made = self._compile(common, mine, commons, stacked)
-                found = made(*commons, *stacked)
+                tensors = made(*commons, *stacked)
             self._made[key] = made
-        if not found:
+        if not tensors:
             return {}, []
-        grads = iter(found[:-2])
-        return {tree: {name: next(grads) for name in own} for tree, own in carry["active"].items()}, found[-2:]
+        grads = iter(tensors[:-2])
+        return {tree: {name: next(grads) for name in named} for tree, named in carry["active"].items()}, tensors[-2:]
 
     def _compile(self, common: Any, mine: Any, commons: Flat, stacked: Flat) -> Callable[..., Found]:
         def function(*tensors: Tensor) -> Found:
-            shared, own = _filled(common, tensors), list(tensors[len(commons) :])
+            shared, values = _filled(common, tensors), list(tensors[len(commons) :])
 
-            def client(own: Found) -> tuple[Job, Carry, Batch]:
-                one = _filled(mine, own)
+            def client(values: Found) -> tuple[Job, Carry, Batch]:
+                one = _filled(mine, values)
                 return Job(shared, data=self.data, **one["given"]), one["carry"], Batch(**one["batch"])
 
-            def objective(own: Found, leaves: Trees) -> tuple[Tensor, ...]:
-                job, carry, batch = client(own)
+            def objective(values: Found, leaves: Trees) -> tuple[Tensor, ...]:
+                job, carry, batch = client(values)
                 return self.task.objective(job, carry, leaves, batch)
 
-            def move(own: Found, grads: Trees, sums: Found) -> Found:
-                self.task.move(*client(own), grads, sums)
+            def move(values: Found, grads: Trees, sums: Found) -> Found:
+                self.task.move(*client(values), grads, sums)
                 return sums
 
             with torch.enable_grad():
-                leaves = trained(_filled(mine, own)["carry"])
-                loss, *sums = torch.vmap(objective, randomness="different")(own, leaves)
+                leaves = trained(_filled(mine, values)["carry"])
+                loss, *sums = torch.vmap(objective, randomness="different")(values, leaves)
                 grads = gradients(loss.sum(), leaves)
             if self.task.moves_in_stack:
-                torch.vmap(move)(own, grads, sums)
+                torch.vmap(move)(values, grads, sums)
                 return []
             return [grad for tree in grads.values() for grad in tree.values()] + sums
 

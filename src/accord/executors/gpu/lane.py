@@ -86,6 +86,6 @@ class _Nothing:
 
 def nothing(num_classes: int) -> ClientData:
     """Looks like `ClientData`; only the number of classes is the same for all clients."""
-    found: Any = _Nothing(num_classes)
-    none: ClientData = found
+    empty: Any = _Nothing(num_classes)
+    none: ClientData = empty
     return none

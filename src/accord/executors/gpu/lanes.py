@@ -172,4 +172,4 @@ class Lanes:
             self._stack.step(shared, none, batch)
             return
         pairs = zip(self.lanes[:size], split(batch), strict=True)
-        self.recorder.side_by_side([partial(lane.step, shared, none, own) for lane, own in pairs])
+        self.recorder.side_by_side([partial(lane.step, shared, none, mine) for lane, mine in pairs])

@@ -89,8 +89,8 @@ class Samples:
         """A client's samples; looks like `ClientData`."""
         data = self.site.data
         has_test = self.site.with_test and len(data.test[client]) > 0
-        found: Any = OnDemand(self.num_classes, has_test, lambda: self._gather(client))
-        samples: ClientData = found
+        lazy: Any = OnDemand(self.num_classes, has_test, lambda: self._gather(client))
+        samples: ClientData = lazy
         return samples
 
     def _gather(self, client: int) -> ClientData:

@@ -65,8 +65,8 @@ class Stack:
         lane: int,
     ) -> None:
         carry = self._carry[lane].fresh()
-        own = {tree: {name: grad[lane] for name, grad in leaves.items()} for tree, leaves in grads.items()}
-        task.move(self._job(shared, data, lane), carry, batches[lane], own, [values[lane] for values in sums])
+        slices = {tree: {name: grad[lane] for name, grad in leaves.items()} for tree, leaves in grads.items()}
+        task.move(self._job(shared, data, lane), carry, batches[lane], slices, [values[lane] for values in sums])
         self._carry[lane].settle(carry)
 
     def _job(self, shared: Trees, data: ClientData, lane: int) -> Job:

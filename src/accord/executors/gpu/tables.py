@@ -37,12 +37,12 @@ class Tables:
         numbers = np.zeros((steps, 3, self.lanes, self.width), np.int64)
         where, index = numbers[:, 0], numbers[:, 1]
         weight = np.zeros(index.shape, np.float32)
-        for lane, (client, own) in enumerate(zip(clients, rows, strict=True)):
+        for lane, (client, places) in enumerate(zip(clients, rows, strict=True)):
             if client.batches:
                 lengths = np.array([len(batch) for batch in client.batches])
                 weight[: len(lengths), lane] = np.arange(self.width) < lengths[:, None]
                 index[:, lane][weight[:, lane] > 0] = np.concatenate(client.batches)
-            where[:, lane] = own[index[:, lane]]
+            where[:, lane] = places[index[:, lane]]
         tables: Draws = {"numbers": numbers, "weight": weight}
         noise = {name: self._noise(name, clients, steps) for name in clients[0].draws}
         moved = steps > self.steps or any(noise[n].shape[1:] != t.shape[1:] for n, t in self.noise.items())
