@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit test-slow test-gpu fingerprints tables format bench bench-peers bench-scale clean
+.PHONY: help demo test lint types unit test-slow test-hostile test-gpu fingerprints tables format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -32,10 +32,15 @@ types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(READY)  ## pytest with coverage
-	$(BIN)/python -m pytest -n auto -m "not slow and not gpu" --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto -m "not slow and not gpu and not hostile" --cov --cov-report=term:skip-covered
 
 test-slow: $(READY)  ## the tests that take minutes
-	$(BIN)/python -m pytest -m "slow and not gpu"
+	$(BIN)/python -m pytest -m "slow and not gpu and not hostile"
+
+CASES ?= 20000
+SEED ?= 0
+test-hostile: $(READY)  ## damaged input of every kind; CASES=5000 SEED=7 choose how many and which
+	ACCORD_CASES=$(CASES) ACCORD_SEED=$(SEED) $(BIN)/python -m pytest tests/hostile -s -m hostile
 
 test-gpu:  ## the tests that need a CUDA device, with the python that sees it
 	PYTHONPATH=src:tests $(PYTHON) -m pytest tests/gpu -m gpu

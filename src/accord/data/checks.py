@@ -9,6 +9,8 @@ import numpy as np
 from accord.data.federated import Dataset, Index, Pool
 from accord.errors import ConfigError, DataError
 
+MOST_EMPTY = 1_000_000  # clients, where there are fewer samples
+
 
 def is_finite_number(value: object) -> bool:
     """Whether `value` is a number that is neither infinite nor NaN; True and False are not numbers here."""
@@ -55,6 +57,15 @@ def check_clients(clients: object) -> int:
     if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
         raise ConfigError(f"clients must be a whole number of at least 1, not {clients!r}")
     return int(clients)
+
+
+def check_enough(clients: int, dataset: Dataset) -> None:
+    """Refuse a number of clients that would fill the memory with empty ones."""
+    most = max(len(dataset.train), MOST_EMPTY)
+    if clients > most:
+        raise ConfigError(
+            f"{clients} clients are more than {len(dataset.train)} samples can serve; ask for at most {most} clients"
+        )
 
 
 def check_ids(ids: Index | None, pool: Pool, what: str) -> Index:

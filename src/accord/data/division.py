@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from accord.data import splits
-from accord.data.checks import check_clients, check_dataset, check_ids, labels_of
+from accord.data.checks import check_clients, check_dataset, check_enough, check_ids, labels_of
 from accord.data.federated import Dataset, FederatedData, Groups, Index, Pool
 from accord.data.partitions import PARTITIONS
 from accord.data.streams import stream
@@ -53,6 +53,7 @@ def federate(
             f"test = 'natural' belongs to partition = 'natural', not {partition!r}; use test = 'matching' or 'holdout'"
         )
     check_dataset(dataset)
+    check_enough(clients, dataset)
     check_test_pool(dataset, test)
     away = splits.unseen_clients(clients, unseen, stream(seed, "unseen"))
     notes = [dataset.note] if dataset.note else []

@@ -93,7 +93,8 @@ def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audie
     checkpoints = Checkpoints(folder / "checkpoint", config_hash(config), config.checkpoint.keep)
     with numerics(config.precision), only_here(folder), federation.memory(checkpoints.clients_folder) as store:
         snapshot, refused = checkpoints.newest(store)
-        if (known := finished(folder, snapshot is not None)) is not None:
+        mended = bool(refused)  # what a damaged checkpoint held is made again
+        if not mended and (known := finished(folder, snapshot is not None)) is not None:
             return _as_it_is(federation, snapshot, known, folder, audience)
         with closing(_logs(folder, snapshot, refused)) as logs:
             state, summary = _rounds(federation, evaluator, checkpoints, store, snapshot, logs, audience)

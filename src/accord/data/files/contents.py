@@ -111,7 +111,17 @@ def _tar_members(path: Path, collection: Collection) -> dict[str, Blob]:
             blobs[name] = Blob(where, _bytes(where, stream))
             if len(blobs) == len(wanted):
                 break
+        _drain(path, archive.fileobj)
     return blobs
+
+
+def _drain(where: object, stream: IO[bytes] | None) -> None:
+    """Read what is left of a compressed stream: its checksum comes at its very end."""
+    left = MAX_BYTES
+    while stream is not None and (piece := stream.read(1 << 20)):
+        left -= len(piece)
+        if left < 0:
+            _limit(where, MAX_BYTES + 1)
 
 
 def _zip_members(path: Path, collection: Collection) -> dict[str, Blob]:
