@@ -22,7 +22,7 @@ from accord.errors import AccordError
 
 SECONDS = 20  # for one case
 MEMORY = 1 << 30  # bytes beyond what the process has when it begins
-LONGEST = 4000  # characters of an error's message
+LONGEST = 12_000  # characters of an error's message: twenty problems, each with what is allowed
 
 Case = Callable[[random.Random], str]  # draws, tries, and says what came of it; raises what nobody should see
 
