@@ -38,9 +38,10 @@ test-slow: $(READY)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow and not gpu and not hostile"
 
 KILLS ?= 100
+CASES ?= 20000
 SEED ?= 0
-test-hostile: $(READY)  ## the storm: random kills, full disks; KILLS=200 SEED=7 choose how many and which
-	ACCORD_KILLS=$(KILLS) ACCORD_SEED=$(SEED) $(BIN)/python -m pytest tests/hostile -s -m hostile
+test-hostile: $(READY)  ## random kills, full disks, damaged input; KILLS=200 CASES=5000 SEED=7 choose how many and which
+	ACCORD_KILLS=$(KILLS) ACCORD_CASES=$(CASES) ACCORD_SEED=$(SEED) $(BIN)/python -m pytest tests/hostile -s -m hostile
 
 test-gpu:  ## the tests that need a CUDA device, with the python that sees it
 	PYTHONPATH=src:tests $(PYTHON) -m pytest tests/gpu -m gpu

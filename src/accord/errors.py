@@ -36,5 +36,5 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     >>> nearest("fedagv", ["fedavg", "scaffold"])
     " Did you mean 'fedavg'?"
     """
-    close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word[:100], list(allowed), n=1, cutoff=0.5)  # a long one is nobody's slip
     return f" Did you mean {close[0]!r}?" if close else ""

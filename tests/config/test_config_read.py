@@ -256,3 +256,17 @@ def test_the_message_says_which_file(tmp_path: Path) -> None:
     path.write_text("rounds = 0")
     with pytest.raises(ConfigError, match=r"mine\.toml:\n  rounds = 0: must be at least 1"):
         load_config(path)
+
+
+def test_problems_are_quoted_in_short(tmp_path: Path) -> None:
+    """A message names what is wrong; it does not repeat a file of megabytes."""
+    path = tmp_path / "long.toml"
+    for text in (f"{'a' * 100_000} = 1", f"{'.'.join('a' * 2000)} = 1", "\n".join(f"k{n} = 1" for n in range(5000))):
+        path.write_text(text)
+        with pytest.raises(ConfigError) as error:
+            load_config(path)
+        assert len(str(error.value)) < 20_000
+    for change in ("x" * 100_000, f"{'x' * 100_000}=1", f"local.lr={'[' * 100_000}"):
+        with pytest.raises(ConfigError) as error:
+            load_config(None, [change])
+        assert len(str(error.value)) < 2000

@@ -69,6 +69,27 @@ def test_a_finished_run_is_returned_as_it_is(tmp_path: Path, every: int, monkeyp
     assert contents(first.folder) == before
 
 
+def test_a_finished_runs_log_ends_with_its_last_round(tmp_path: Path) -> None:
+    first = accord.run(config(tmp_path))
+    path = first.folder / "metrics.jsonl"
+    sound = path.read_bytes()
+    for tail in (b'{"round": 3, "accuracy": 1.0}\n', b'{"round": 4}\n', b"torn"):
+        path.write_bytes(sound + tail)
+        assert accord.resume(first.folder).metrics == first.metrics
+        assert path.read_bytes() == sound
+
+
+def test_a_damaged_last_checkpoint_of_a_finished_run_is_made_again(tmp_path: Path) -> None:
+    first = accord.run(config(tmp_path))
+    path = first.folder / "checkpoint" / "round-000003" / "server.safetensors"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-3] + b"abc")
+    again = accord.resume(first.folder)
+    assert path.read_bytes() == sound
+    assert again.metrics == first.metrics
+    assert again.model is not None
+
+
 def test_a_damaged_summary_is_written_again_from_the_checkpoint(tmp_path: Path) -> None:
     first = accord.run(config(tmp_path))
     path = first.folder / "summary.json"

@@ -13,6 +13,7 @@ from accord.core.tensors import Trees
 from accord.errors import DataError
 from accord.wire.codec import decode, encode
 from accord.wire.format import spec_of
+from support.fuzz import mutated
 from support.messages import parts, raw, same_bits, sealed, variants, written
 
 TREES: Trees = {
@@ -51,27 +52,6 @@ def held_to_the_library(data: bytes) -> None:
     assert mine.keys() == flat.keys()
     assert all(t.dtype == flat[name].dtype and t.shape == flat[name].shape for name, t in mine.items())
     assert all(torch.equal(raw(t), raw(flat[name])) for name, t in mine.items())
-
-
-def mutated(data: bytes, draw: random.Random) -> bytes:
-    """A few flips, cuts, copies, swaps."""
-    changed = bytearray(data)
-    for _ in range(draw.choice([1, 1, 1, 2, 5])):
-        place, other = draw.randrange(len(changed) + 1), draw.randrange(len(changed) + 1)
-        kind = draw.randrange(6)
-        if kind == 0 and place < len(changed):
-            changed[place] ^= 1 << draw.randrange(8)
-        elif kind == 1 and place < len(changed):
-            changed[place] = draw.randrange(256)
-        elif kind == 2:
-            del changed[min(place, other) : min(place, other) + draw.choice([1, 2, 8, 1000])]
-        elif kind == 3:
-            changed[place:place] = draw.randbytes(draw.choice([1, 8, 100]))
-        elif kind == 4:
-            changed[place:place] = changed[min(place, other) : min(place, other) + draw.randrange(40)]
-        else:
-            changed = changed[:place] if draw.random() < 0.3 else changed + changed[place:]
-    return bytes(changed)
 
 
 def test_two_thousand_damaged_messages() -> None:

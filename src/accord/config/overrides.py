@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from accord.config.sections import Chosen, Problems
-from accord.settings import Word, is_section, parse_value, settings_of
+from accord.settings import Word, cut, is_section, parse_value, settings_of
 
 Pair = tuple[list[str], Word]  # the parts of the key, and the value
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -19,7 +19,7 @@ def parse_sets(texts: Sequence[str], problems: Problems) -> list[Pair]:
         key, equals, value = text.partition("=")
         key, value = key.strip(), value.strip()
         if not equals or not _KEY.fullmatch(key):
-            problems.add(key, f"--set {text!r}: write it as key=value, such as --set local.lr=0.05")
+            problems.add(key, f"--set {cut(text)!r}: write it as key=value, such as --set local.lr=0.05")
         else:
             pairs.append((key.split("."), Word(value, parse_value(value))))
     return pairs

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from accord.errors import ConfigError, nearest
-from accord.settings import REQUIRED, Factory, Misfit, Setting, fit, is_section, settings_of, show
+from accord.settings import REQUIRED, Factory, Misfit, Setting, cut, fit, is_section, settings_of, show
 
 T = TypeVar("T")
+SHOWN = 20  # problems that one error lists
 Lookup = Callable[[str], Mapping[str, Any]]  # kind -> its registry
 
 
@@ -50,7 +51,8 @@ class Problems:
         if self.messages:
             count = "a problem" if len(self.messages) == 1 else f"{len(self.messages)} problems"
             where = f" {source}" if source else ""
-            lines = "".join(f"\n  {message}" for message in self.messages)
+            lines = "".join(f"\n  {message}" for message in self.messages[:SHOWN])
+            lines += f"\n  and {len(self.messages) - SHOWN} more" if len(self.messages) > SHOWN else ""
             raise ConfigError(f"{count} in the configuration{where}:{lines}")
 
 
@@ -188,4 +190,4 @@ class _Reader:
             key = prefix + name
             home = self.homes.get(name)
             hint = f" Did you mean {home!r}?" if home else nearest(name, allowed)
-            self.problems.add(key, f"{key}: unknown key{whose}.{hint} Allowed: {', '.join(allowed)}")
+            self.problems.add(key, f"{cut(key)}: unknown key{whose}.{hint} Allowed: {', '.join(allowed)}")

@@ -62,7 +62,7 @@ def keep_timings(path: Path, rounds: int) -> list[str]:
     """Cut the file down to the lines of rounds 1..`rounds` that can be read; what is wrong with the others."""
     kept: list[bytes] = []
     problems: list[str] = []
-    last = 0
+    last = dropped = 0
     try:
         with open(path, "rb", opener=no_links) as file:
             for line in lines(file):
@@ -70,7 +70,9 @@ def keep_timings(path: Path, rounds: int) -> list[str]:
                 if number is not None and last < number <= rounds and _is_timing(line):
                     kept.append(line.raw)
                     last = number
-                elif line.whole and (number is None or number <= rounds):
+                    continue
+                dropped += 1
+                if line.whole and (number is None or number <= rounds):
                     problems.append(
                         f"line {line.number} is damaged ({line.problem or 'it is none of a round in turn'})"
                     )
@@ -78,7 +80,8 @@ def keep_timings(path: Path, rounds: int) -> list[str]:
         return []
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-    write_atomic(path, b"".join(kept))
+    if dropped:
+        write_atomic(path, b"".join(kept))
     return problems
 
 

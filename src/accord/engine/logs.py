@@ -120,7 +120,11 @@ class RunLogs:
 
     def read(self, name: str) -> list[Record]:
         """All lines written so far."""
-        return read_log(self._path(name))
+        try:
+            with open(self._path(name), "rb", opener=no_links) as file:
+                return [line.record for line in lines(file) if line.record is not None]
+        except OSError as error:
+            raise RunError(f"cannot read {self._path(name)}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Close the files; what could not be written was said when it was written."""
@@ -134,12 +138,3 @@ class RunLogs:
         raise RunError(
             f"cannot write {self.folder / name}{ending}: {error.strerror or error}. Free space, then `accord resume`."
         ) from error
-
-
-def read_log(path: Path) -> list[Record]:
-    """All lines of a log that was found to be sound."""
-    try:
-        with open(path, "rb", opener=no_links) as file:
-            return [line.record for line in lines(file) if line.record is not None]
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror or error}") from error

@@ -18,13 +18,12 @@ from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import identity
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
-from accord.engine.earlier import kept_metrics
 from accord.engine.ending import finished, write_summary
 from accord.engine.evaluation import evaluator_of
 from accord.engine.federation import Federation
 from accord.engine.files import only_here
 from accord.engine.folder import CONFIG, new_folder
-from accord.engine.logs import RunLogs, read_log, versions
+from accord.engine.logs import RunLogs, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
 from accord.engine.store import ClientStore
@@ -94,7 +93,8 @@ def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audie
     checkpoints = Checkpoints(folder / "checkpoint", config_hash(config), config.checkpoint.keep)
     with numerics(config.precision), only_here(folder), federation.memory(checkpoints.clients_folder) as store:
         snapshot, refused = checkpoints.newest(store)
-        if (known := finished(folder, snapshot is not None)) is not None:
+        mended = bool(refused)  # what a damaged checkpoint held is made again
+        if not mended and (known := finished(folder, snapshot is not None)) is not None:
             if snapshot is not None:
                 store.restore(snapshot.clients)
                 checkpoints.prune(store)  # it was perhaps killed when it was about to
@@ -184,7 +184,8 @@ def _as_it_is(
 ) -> Outcome:
     """A run that came to its end before: nothing of it is done again, or changed."""
     rounds = federation.config.rounds
-    kept_metrics(folder / "metrics.jsonl", rounds, summary["metrics_sha256"])
+    with closing(RunLogs(folder, rounds, summary["metrics_sha256"])) as logs:
+        metrics = logs.read("metrics")
     model = None
     if snapshot is not None and snapshot.round == rounds:
         model = federation.algorithm.export(to_device(snapshot.state, federation.device))
@@ -195,7 +196,7 @@ def _as_it_is(
             stacklevel=4,
         )
     audience.started(federation.config, folder, rounds, rounds)
-    return _told(Outcome(model, read_log(folder / "metrics.jsonl"), summary, folder), audience)
+    return _told(Outcome(model, metrics, summary, folder), audience)
 
 
 def _told(outcome: Outcome, audience: Audience) -> Outcome:

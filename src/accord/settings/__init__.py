@@ -13,7 +13,7 @@ from accord.settings.bounds import (
 from accord.settings.registry import Registry, checked, import_all
 from accord.settings.schema import REQUIRED, Factory, Setting, check, is_section, settings_of
 from accord.settings.text import parse_value
-from accord.settings.values import NONE, Misfit, Word, expected, fit, plain, show
+from accord.settings.values import NONE, Misfit, Word, cut, expected, fit, plain, show
 
 __all__ = [
     "FRACTION",
@@ -33,6 +33,7 @@ __all__ = [
     "Word",
     "check",
     "checked",
+    "cut",
     "expected",
     "fit",
     "import_all",

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from accord.errors import nearest
 from accord.settings.bounds import Range
 
+LONGEST = 80  # characters that a message quotes
 NONE = "none"  # how a configuration file, which has no null, says None
 
 
@@ -99,7 +100,12 @@ def show(value: object) -> str:
         text = "a number of more than 64 bits"  # str() of a huge int is an error of its own
     else:
         text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return cut(text)
+
+
+def cut(text: str) -> str:
+    """A text as a message may quote it."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def _number(kind: type[int] | type[float], value: object, bounds: Range | None) -> float | int:

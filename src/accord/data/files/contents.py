@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,14 @@ DAMAGED = (
     *(struct.error, ValueError, LookupError, OverflowError, MemoryError),  # of headers whose numbers are wrong
 )
 MAX_BYTES = 1 << 30  # no file of any data set here is near this; a compressed bomb is
+
+
+class SupportsRead(Protocol):
+    """An open file, as far as reading it goes."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; none at its end."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,17 @@ def _tar_members(path: Path, collection: Collection) -> dict[str, Blob]:
             blobs[name] = Blob(where, _bytes(where, stream))
             if len(blobs) == len(wanted):
                 break
+        _drain(path, archive.fileobj)
     return blobs
+
+
+def _drain(where: object, stream: SupportsRead | None) -> None:
+    """Read what is left of a compressed stream: its checksum comes at its very end."""
+    left = MAX_BYTES
+    while stream is not None and (piece := stream.read(1 << 20)):
+        left -= len(piece)
+        if left < 0:
+            _limit(where, MAX_BYTES + 1)
 
 
 def _zip_members(path: Path, collection: Collection) -> dict[str, Blob]:
