@@ -42,7 +42,7 @@ else:
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "src/accord"
 LIST = ROOT / "tests" / "mutants.toml"
-FOLDERS = "algorithms parts aggregate core engine data measures executors wire settings".split()
+FOLDERS = ("algorithms", "parts", "aggregate", "core", "engine", "data", "measures", "executors", "wire", "settings")
 # What else speaks for a folder, after its own tests: these, then the matrix of all methods for the methods named.
 FURTHER = {
     "parts": ("tests/algorithms",),
@@ -57,7 +57,7 @@ FURTHER = {
     "settings": ("tests/config", "tests/cli/test_cli_bad_configuration.py"),
 }
 MATRIX = "tests/contracts/test_matrix.py"
-MATRIX_FOR = {folder: "fedavg or scaffold or fedrep or fedbr" for folder in ("core", "executors", "parts", "engine")}
+MATRIX_FOR = dict.fromkeys(("core", "executors", "parts", "engine"), "fedavg or scaffold or fedrep or fedbr")
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def calls_for(file: str) -> tuple[tuple[str, ...], ...]:
     nearest = sorted(scores, key=lambda place: -scores[place])
     more = [place for place in FURTHER.get(folder, ()) if place not in nearest]
     chosen = " or ".join(methods) or MATRIX_FOR.get(folder, "")
-    first = (tuple([*nearest[:25], *more]),)
-    return (*first, (MATRIX, "-k", chosen)) if chosen else first
+    first = (*nearest[:25], *more)
+    return (first, (MATRIX, "-k", chosen)) if chosen else (first,)
 
 
 def _defined(source: Path, decorated: str = "") -> list[str]:
@@ -153,7 +153,7 @@ def _defined(source: Path, decorated: str = "") -> list[str]:
 def copy_tree(target: Path) -> Path:
     """The files git knows or would take, with compiled files that are checked by content, not by time."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - whichever git there is
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -191,7 +191,7 @@ def alive(mutant: Mutant, tree: Path, limit: float) -> tuple[bool, str]:
 
 def _output(arguments: list[str], tree: Path, seconds: float) -> tuple[int, str] | None:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": f"{tree / 'src'}:{tree / 'tests'}"}
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: S603 - this Python, with paths of this tree
         [sys.executable, "-m", "pytest", *arguments],
         cwd=tree,
         env=environment,

@@ -1,4 +1,4 @@
-"""Every random choice about data follows from the seed, and from nothing else; and what is chosen when nothing is set."""
+"""Every random choice about data follows from the seed, and from nothing else; what happens when nothing is set."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
     assert reason in refused[0] or "cannot be read" in refused[0]
 
 
-@pytest.mark.parametrize("old, new", [('"2.6.0"', '"2.7.0"'), ('"round": 2', '"round": 3')])
+@pytest.mark.parametrize(("old", "new"), [('"2.6.0"', '"2.7.0"'), ('"round": 2', '"round": 3')])
 def test_a_record_that_still_reads_but_was_changed_is_refused(tmp_path: Path, old: str, new: str) -> None:
     """One byte of run.json; it stays JSON, with all its fields, and nothing else notices a version."""
     checkpoints, store = saved(tmp_path, 1)
