@@ -95,9 +95,19 @@ class _Finder(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.inside(node.name, node.body)
 
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """A constant at the top of a module is a place of its own."""
+        alone = not self.where and isinstance(node.targets[0], ast.Name)
+        self.inside(self.source(node.targets[0]), [node.value]) if alone else self.generic_visit(node)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.visit(node.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """The words of a Literal are a type."""
+        if self.source(node.value) != "Literal":
+            self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:
         """What a message says is not tried."""

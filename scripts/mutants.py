@@ -7,8 +7,8 @@
 Every worker has a copy of the tree; the working tree is never changed. A mutant is tried with the tests nearest to it,
 and the first that fails ends it. Kept ones name their tests. For drawn ones the tests are those named after the file,
 then those that speak of its module or of what it defines, then those of its folder, then the contracts. A test that
-hangs counts as failed; a mutant that outlives `--limit` seconds counts as alive. Equivalent changes are listed in the
-same file, with the reason, and are drawn around.
+hangs counts as failed; a mutant that outlives `--limit` seconds counts as alive. Equivalent changes, and places where
+every change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not drawn.
 """
 
 from __future__ import annotations
@@ -91,16 +91,16 @@ def kept(listed: dict[str, Any]) -> list[Mutant]:
 
 
 def drawn(listed: dict[str, Any], count: int, seed: int, only: str) -> list[Mutant]:
-    """Fresh mutants, `count` per folder, without those listed as equivalent or out of reach here."""
+    """Fresh mutants, `count` per folder, without those listed as equivalent and the places passed over."""
     same = {(e["file"], e["old"], e["new"]) for e in listed.get("equivalent", [])}
-    unreachable = tuple(listed.get("unreachable", {}))
+    passed_over = tuple(listed.get("passed_over", {}))
     made = []
     for folder in FOLDERS:
         found = []
         for change in changes(ROOT, ROOT / SOURCE / folder):
             place = f"{change.file}:{change.where}"
             known = (change.file, *change.lines((ROOT / change.file).read_text())) in same
-            if not known and not place.startswith(unreachable) and only in change.file:
+            if not known and not place.startswith(passed_over) and only in change.file:
                 found.append(change)
         made += [_drawn(change) for change in draw(found, count, f"{seed}.{folder}")]
     return made

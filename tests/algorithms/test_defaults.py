@@ -13,9 +13,14 @@ from accord.aggregate import EMA, FedAdam, FedAvgM, Mean
 from accord.aggregate.nash import Nash
 from accord.aggregate.reptile import Reptile, Rprop
 from accord.aggregate.robust import Krum, TrimmedMean
+from accord.algorithms import dann, fedmmd, vhl
+from accord.algorithms.fedbr import components
+from accord.algorithms.fedrane import graph
+from accord.algorithms.fedufo import performance
 from accord.core.methods import ALGORITHMS
 from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
+from accord.parts.heads import SHORTEST
 from accord.settings import settings_of
 
 DISCRIMINATOR: dict[str, Any] = {
@@ -129,3 +134,16 @@ def test_rules_optimizers_and_plans_left_alone() -> None:
     assert (plan.epochs, plan.steps, plan.batch_size, plan.last_batch) == (1, 0, 32, "pad")
     assert (nash.also, nash.scale, nash.power, nash.radius) == ((), "avg-norm", "examples", 0.0)
     assert nash.cap == float("inf")
+
+
+def test_numbers_that_are_no_settings() -> None:
+    assert components.PROJECTOR == (256, 256, 128)  # FedBR, section 5 and appendix
+    assert dann.HIDDEN == (256, 256)
+    fine, coarse = [10.0**power for power in range(-6, 0)], [10.0**power for power in range(2, 7)]
+    assert fedmmd.FIXED_WIDTHS == pytest.approx([*fine, 1, 5, 10, 15, 20, 25, 30, 35, *coarse])
+    assert fedmmd.RELATIVE_WIDTHS == (1 / 8, 1 / 4, 1 / 2, 1, 2)  # 2^k, k = -3..1 (DAN)
+    assert graph.ITERATIONS == 5
+    assert performance.UNKNOWN < 0, "below every accuracy"
+    # ours
+    assert (vhl.CHANNELS, vhl.SIDE, vhl.LAYERS, vhl.SPREAD) == (16, 4, 3, 0.5)
+    assert SHORTEST == 1e-4

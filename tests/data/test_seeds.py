@@ -13,6 +13,7 @@ from accord.config import load_config
 from accord.data.division import federate
 from accord.data.federated import FederatedData
 from accord.data.partitions import PARTITIONS
+from accord.data.public import emnist_letters, fashion_mnist, mnist
 from accord.data.streams import per_image, stream
 from accord.data.transforms import TRANSFORMS
 from accord.data.transforms.rotation import Rotate, rotated
@@ -131,3 +132,10 @@ def test_partitions_and_transforms_left_alone(name: str) -> None:
     """By hand: 20 shards a class and 2 a client (FedUFO), 15 degrees (RotatedMNIST), 4 pixels (CIFAR), ..."""
     factory = PARTITIONS[name] if name in PARTITIONS else TRANSFORMS[name]
     assert {key: setting.default for key, setting in settings_of(factory).items()} == DEFAULTS[name]
+
+
+def test_pixels_are_normalised_by_the_usual_numbers() -> None:
+    """Mean and deviation of the training pixels, as published with the data sets."""
+    assert mnist.PIXELS == ((0.1307,), (0.3081,))
+    assert fashion_mnist.PIXELS == ((0.2860,), (0.3530,))
+    assert emnist_letters.PIXELS == ((0.1722,), (0.3309,))
