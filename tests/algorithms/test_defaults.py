@@ -140,7 +140,7 @@ def test_numbers_that_are_no_settings() -> None:
     assert components.PROJECTOR == (256, 256, 128)  # FedBR, section 5 and appendix
     assert dann.HIDDEN == (256, 256)
     fine, coarse = [10.0**power for power in range(-6, 0)], [10.0**power for power in range(2, 7)]
-    assert fedmmd.FIXED_WIDTHS == pytest.approx([*fine, 1, 5, 10, 15, 20, 25, 30, 35, *coarse])
+    assert list(fedmmd.FIXED_WIDTHS) == pytest.approx([*fine, 1, 5, 10, 15, 20, 25, 30, 35, *coarse])
     assert fedmmd.RELATIVE_WIDTHS == (1 / 8, 1 / 4, 1 / 2, 1, 2)  # 2^k, k = -3..1 (DAN)
     assert graph.ITERATIONS == 5
     assert performance.UNKNOWN < 0, "below every accuracy"
