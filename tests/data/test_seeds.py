@@ -110,6 +110,32 @@ def test_splits_follow_from_the_seed(part: str) -> None:
     assert split(0) != split(1)
 
 
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [({"test": "holdout"}, "test"), ({"test": "matching"}, "test"), ({"validation": 0.3}, "validation")],
+)
+def test_splits_of_a_fixed_division_follow_from_the_seed(given: dict[str, Any], part: str) -> None:
+    """The clients are the data set's own, so that only the split can differ."""
+    dataset = accord.from_arrays(X, Y, clients=np.arange(120) % 5, test=(X[:40], Y[:40], np.arange(40) % 5))
+
+    def split(seed: int) -> list[list[int]]:
+        groups = getattr(federate(dataset, clients=5, partition="natural", seed=seed, **given), part)
+        return [groups[k].tolist() for k in range(5)]
+
+    assert split(3) == split(3)
+    assert len({str(split(seed)) for seed in range(4)}) == 4
+
+
+def test_the_samples_of_a_limit_follow_from_the_seed() -> None:
+    def kept(seed: int, limit: int = 50) -> set[bytes]:
+        return {row.numpy().tobytes() for row in divided(seed, limit=limit).train_pool.x}
+
+    assert kept(0) == kept(0)
+    assert len(kept(0)) == 50
+    assert kept(0) != kept(1)
+    assert kept(0) < kept(0, 70), "a larger limit keeps those of a smaller one"
+
+
 DEFAULTS: dict[str, dict[str, Any]] = {
     "label_split": {"groups": "even_odd"},
     "domains": {"clients_per_domain": 2},

@@ -114,6 +114,23 @@ def test_a_record_that_still_reads_but_was_changed_is_refused(tmp_path: Path, ol
     assert refused == ["round-000002: run.json is damaged: its digest differs"]
 
 
+@pytest.mark.parametrize(
+    ("victim", "other"),
+    [
+        ("round-000003/server.safetensors", "round-000002/server.safetensors"),
+        ("clients/0-3.0.safetensors", "clients/2-2.0.safetensors"),
+    ],
+)
+def test_a_sound_file_in_the_place_of_another_is_refused(tmp_path: Path, victim: str, other: str) -> None:
+    checkpoints, store = saved(tmp_path, 3)
+    decode((tmp_path / other).read_bytes())
+    shutil.copyfile(tmp_path / other, tmp_path / victim)
+    snapshot, refused = checkpoints.newest(store)
+    assert snapshot is not None
+    assert snapshot.round == 2
+    assert "damaged: its checksum differs" in refused[0]
+
+
 def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     _, store = saved(tmp_path, 1)
     with pytest.raises(CheckpointError, match="another configuration"):

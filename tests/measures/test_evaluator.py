@@ -180,7 +180,7 @@ def test_what_could_not_be_measured_is_refused() -> None:
 @pytest.mark.parametrize("name", ["fedper", "apple"])
 def test_local_models_are_made_of_replies_memory_and_the_new_state(name: str, float64: None) -> None:
     """Memory is asked for where it is kept: from a real node it does not come with the reply."""
-    run = tiny(ALGORITHMS[name]).rounds(1)
+    run = tiny(ALGORITHMS[name], {"relation_lr": 0.3} if name == "apple" else {}).rounds(1)
     old = run.state
     run.rounds(1)
     assert run.replies is not None
