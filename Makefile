@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit test-slow test-hostile test-gpu fingerprints tables format bench bench-peers bench-scale clean
+.PHONY: help demo test lint types unit test-slow test-hostile test-gpu mutants fingerprints tables format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ test-hostile: $(READY)  ## random kills, full disks, damaged input; KILLS=200 CA
 
 test-gpu:  ## the tests that need a CUDA device, with the python that sees it
 	PYTHONPATH=src:tests $(PYTHON) -m pytest tests/gpu -m gpu
+
+mutants: $(READY)  ## does a test fail when the code is wrong? the kept list; DRAW=6 SEED=3: fresh ones per folder
+	$(BIN)/python scripts/mutants.py $(if $(DRAW),--draw $(DRAW) --seed $(or $(SEED),0))
 
 fingerprints: $(READY)  ## do all methods still give the bits they gave? (about three minutes)
 	PYTHONPATH=src $(BIN)/python scripts/fingerprints.py

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import torch
+
+# `scripts/mutants.py` asks whether a test fails, not for the smallest example.
+hypothesis.settings.register_profile(
+    "mutants", derandomize=True, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate)
+)
 
 
 @pytest.fixture

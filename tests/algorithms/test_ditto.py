@@ -66,8 +66,9 @@ def test_the_global_half_is_fedavg_bit_for_bit(norm: bool) -> None:
     assert equal_trees(pair[0].state, pair[1].state)
     memory = pair[0].store.get(0)
     assert bool(memory["own_buffers"]) == norm
-    if norm:
+    if norm:  # what they hold, batch by batch, is in test_running_statistics.py
         assert not equal_trees({"b": memory["own_buffers"]}, {"b": pair[0].state["buffers"]})
+        assert int(memory["own_buffers"]["module.2.num_batches_tracked"]) == 2 * 2 * 2  # visits, epochs, batches
 
 
 def test_without_a_pull_the_personal_model_is_local_training(float64: None) -> None:

@@ -267,6 +267,14 @@ def test_support_judges_each_sample_for_itself(float64: None) -> None:
     part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
     known, x = data.client(3)[0], data.client(2)[0]
     whole = part.supported(run.model, run.state, x, known, 8).logits
+    # Each sample last in a graph with seven of the fifteen known ones, chosen once by a fixed seed.
+    module: Any = as_module(run.model, run.state["model"])
+    chosen = torch.randperm(15, generator=torch.Generator().manual_seed(0))[:7]
+    support, plain = module.features(known[chosen]), module.features(x)
+    graphs = [torch.cat([support, plain[i : i + 1]]) for i in range(len(x))]
+    alone = torch.stack([augment_reference(graph, run.state["relations"], part)[-1] for graph in graphs])
+    torch.testing.assert_close(whole, module.head(alone).detach(), rtol=1e-7, atol=1e-8)
+    assert not torch.allclose(whole, module.head(plain).detach(), atol=1e-2), "the graph must show"
     for i in range(len(x)):
         torch.testing.assert_close(
             part.supported(run.model, run.state, x[i : i + 1], known, 8).logits, whole[i : i + 1]

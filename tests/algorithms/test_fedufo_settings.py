@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal, get_origin
 
 import pytest
+import torch
 
 from accord.algorithms.fedufo import feduad, fedufo
 from accord.core.optim import Adam
 from accord.errors import ConfigError
 from accord.sampling import Uniform
 from accord.settings import Misfit, fit, settings_of
-from support.federation import tiny_data, tiny_model
+from support.federation import Given, tiny_data, tiny_model
+from support.fedufo_reference import Options, Reference
 from support.fedufo_runs import tiny
 
 # settings ------------------------------------------------------------------------------------------------------
@@ -46,8 +48,14 @@ def test_a_model_without_features_is_refused() -> None:
     tiny(model=model, terms="cgl").rounds(1)
 
 
-def test_one_client_is_enough_for_cgl() -> None:
-    tiny(terms="cgl", data=tiny_data((9,))).rounds(1)
+def test_one_client_is_enough_for_cgl(float64: None) -> None:
+    run = tiny(terms="cgl", data=tiny_data((9,), dtype=torch.float64))
+    ours = Reference(run, Options(("cgl",)), dict(run.state["model"]))
+    for round in range(2):
+        ours.round(round, [0])
+    run.rounds(2)
+    for name, value in ours.w.items():
+        torch.testing.assert_close(run.state["model"][name], value, rtol=1e-9, atol=1e-10)
 
 
 def test_rows_and_presets() -> None:
@@ -85,5 +93,32 @@ def test_feduads_settings_are_a_part_of_fedufos() -> None:
     assert all(all_of_them[name] == setting for name, setting in ours.items())
 
 
-def test_any_local_optimizer_will_do() -> None:
+def test_any_local_optimizer_will_do(float64: None) -> None:
+    """The model moves by Adam (torch's own here), the discriminator by SGD at its share of the rate."""
+    run = tiny(optimizer=Adam(weight_decay=0.1), lr=1e-3, terms="uad", sampler=Given([0, 2]))
+    ours = WithAdam(run, Options(("uad",), lr=1e-3), dict(run.state["model"]), dict(run.state["discriminator"]))
+    ours.round(0, [0, 2])
+    before = dict(run.state["discriminator"])
+    run.rounds(1)
+    for tree, values in (("model", ours.w), ("discriminator", ours.d)):
+        for name, value in values.items():
+            torch.testing.assert_close(run.state[tree][name], value, rtol=1e-7, atol=1e-9)
+    assert not torch.equal(run.state["discriminator"]["0.weight"], before["0.weight"])
     tiny(optimizer=Adam(weight_decay=0.1), lr=1e-3, stage_one_rounds=1).rounds(3)
+
+
+class WithAdam(Reference):
+    """The reference with torch's Adam for the model; the discriminator, told by its momentum, keeps SGD."""
+
+    def sgd(self, params: Any, grads: Any, velocity: Any, lr: float, momentum: float) -> Any:
+        if momentum:
+            plain = {n: g + 0.1 * params[n] for n, g in grads.items()}
+            return super().sgd(params, plain, velocity, lr, momentum)
+        if "adam" not in velocity:
+            leaves = {n: p.clone() for n, p in params.items()}
+            velocity["adam"] = leaves, torch.optim.Adam(list(leaves.values()), lr=lr, weight_decay=0.1)
+        leaves, optimizer = velocity["adam"]
+        for n, leaf in leaves.items():
+            leaf.grad = grads[n]
+        optimizer.step()
+        return {n: leaf.clone() for n, leaf in leaves.items()}

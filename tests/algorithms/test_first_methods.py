@@ -14,7 +14,17 @@ from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
 from accord.engine.build import pooled
 from accord.errors import ConfigError
-from support.federation import SIZES, Everyone, Given, TinyRun, as_module, tiny_data, tiny_model, tiny_setup
+from support.federation import (
+    SIZES,
+    Everyone,
+    Given,
+    TinyRun,
+    as_module,
+    equal_trees,
+    tiny_data,
+    tiny_model,
+    tiny_setup,
+)
 from support.reference import Params, forward, local_sgd, samples
 
 COHORTS = ([0, 2], [1, 3], [0, 1])
@@ -105,6 +115,29 @@ def test_scaffolds_control_variate_after_one_step_is_the_gradient(nesterov: bool
         slopes = torch.autograd.grad(F.cross_entropy(module(x), y), list(module.parameters()))
         for (name, _), slope in zip(module.named_parameters(), slopes, strict=True):
             torch.testing.assert_close((run.store.get(client) or {})["control"][name], slope)
+
+
+def test_scaffold_leaves_a_client_without_steps_as_it_is(float64: None) -> None:
+    """c_k stays, nothing is added to c for it, and the model it sends is the one it got."""
+    run = TinyRun("scaffold", plan=Plan(epochs=1, batch_size=4, last_batch="drop")).rounds(2)
+    held = {k: run.store.get(k) or {} for k in range(4)}
+    server, start = dict(run.state["control"]), dict(run.state["model"])
+    assert all(float(tree["control"]["head.weight"].abs().max()) > 0 for tree in held.values())
+    task = run.algorithm.tasks["train"]
+    object.__setattr__(task, "plan", Plan(epochs=1, batch_size=10, last_batch="drop"))  # 6 and 9 samples: no batch
+    run.rounds(1)
+    assert run.replies is not None
+    assert run.replies.metric("steps").tolist() == [0, 0, 1, 1]
+    for k in (0, 1):
+        assert equal_trees(run.store.get(k), held[k])
+        assert equal_trees({"model": run.replies.results[k].reply["model"]}, {"model": start})
+        assert all(not t.any() for t in run.replies.results[k].reply["control_change"].values())
+    changes = [run.replies.results[k].reply["control_change"] for k in (2, 3)]
+    for name, value in run.state["control"].items():
+        torch.testing.assert_close(value, server[name] + (changes[0][name] + changes[1][name]) / 4)
+        for k, change in zip((2, 3), changes, strict=True):  # one step: c_k is the gradient at the start
+            moved = (start[name] - run.replies.results[k].reply["model"][name]) / 0.1
+            torch.testing.assert_close(change[name], moved - server[name])
 
 
 def test_scaffold_wants_sgd() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from accord.algorithms.spherefed import spherefed
 from accord.core.optim import SGD
 from accord.errors import ConfigError
+from accord.parts.heads import orthonormal_rows
 from support.federation import Given, TinyRun, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, Params, by_samples, near, same_in_processes, tiny
 from support.reference import gradient, samples
@@ -118,3 +119,16 @@ def test_bad_settings_are_refused(settings: dict[str, Any], word: str) -> None:
 def test_fewer_features_than_classes_are_refused() -> None:
     with pytest.raises(ConfigError, match="features"):
         spherefed(tiny_setup(tiny_data(), tiny_model(hidden=(2,))))
+
+
+def test_orthonormal_rows_at_any_scale() -> None:
+    """Dependent rows are refused and others are not, however large or small the weights are."""
+    good = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    bad = good.clone()
+    bad[2] = 0.3 * good[0] - 2 * good[1]
+    for scale in (1e-8, 1.0, 1e8):
+        rows = orthonormal_rows(scale * good)
+        torch.testing.assert_close(rows @ rows.mT, torch.eye(3, dtype=torch.float64))
+        torch.testing.assert_close(rows[0], good[0] / good[0].norm())
+        with pytest.raises(ConfigError, match="linearly dependent"):
+            orthonormal_rows(scale * bad)

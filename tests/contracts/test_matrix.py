@@ -19,10 +19,35 @@ from accord.executors.processes import Processes
 from accord.executors.sequential import Sequential, answer
 from accord.wire.codec import decode, encode
 from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data, tiny_model
+from support.personal import norm_model
 
 # Methods that want something else than a small perceptron, and settings that open a method's other paths.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"fedfusion": ("mcmahan_cnn", {}), "fedbn": ("fedbr_cnn", {})}
-VARIANTS: dict[str, list[dict[str, Any]]] = {}
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "apple": [{"decay": "cosine", "horizon": 1.0}],
+    "fedbr": [
+        {"mixed": 1, "every_round": False, "size": 5},
+        {"balanced": True, "max_step": False, "extra": ("feddecorr",)},
+    ],
+    "fedfusion": [{"operator": "multi", "evaluate": "same"}, {"operator": "single", "lambda0": 0.3}],
+    "fedmmd": [{"kernel": "median", "on": "features"}],
+    "fedmtl": [{"form": "mean"}],
+    "fedrane": [
+        {"graph": "ridge", "top_k": 2, "hops": 2, "evaluation": "support", "power": "uniform"},
+        {"lra": False, "scale": "sum", "frozen_head": True},
+    ],
+    "fedreptile": [{"decay": "linear"}],
+    "fedufo": [
+        {"disc_home": "client", "disc_train": "batch", "start": "prior", "terms": "uad"},
+        {"disc_home": "fresh", "disc_classes": "group", "disc_train": "batch", "terms": "uad+cgl"},
+        {"terms": "all", "performance": "fresh", "stage_one_rounds": 0, "cgr_target": "logits"},
+    ],
+    "fedmeta": [{"uga": True}],
+    "krum": [{"keep": 2, "hostile": 0.0}],
+    "moon": [{"projection": 0}],
+    "scaffold": [{"server_lr": 0.5}],
+    "spherefed": [{"calibrate": "never"}],
+}
 # Settings under which a method is FedAvg: its weights, and whether to the bit or up to rounding.
 IDENTITIES: dict[str, tuple[dict[str, Any], str, str]] = {
     "fedavg": ({"weight": "uniform"}, "uniform", "exact"),
@@ -54,6 +79,8 @@ IDENTITIES: dict[str, tuple[dict[str, Any], str, str]] = {
     "fedmeta": ({"share": 0.0}, "examples", "exact"),
     "dann": ({"lam": 0.0}, "uniform", "exact"),
 }
+# What clients keep beside being FedAvg's; nobody else keeps anything then.
+KEPT = {"fml": {"private", "private_buffers"}, "ditto": {"own", "own_buffers"}, "fedrod": {"own_head"}}
 
 CASES = [
     pytest.param(name, settings, id=f"{name}-{number}" if number else name)
@@ -66,7 +93,8 @@ COHORTS = Given([0, 2], [1, 3], [0, 1, 2])
 def start(name: str, settings: dict[str, Any], **options: Any) -> TinyRun:
     model_name, model_settings = MODELS.get(name, ("mlp", {}))
     options.setdefault("sampler", COHORTS)
-    return TinyRun(name, settings, model=tiny_model(model_name, **model_settings), **options)
+    options.setdefault("model", tiny_model(model_name, **model_settings))
+    return TinyRun(name, settings, **options)
 
 
 def memories(run: TinyRun) -> dict[int, Trees]:
@@ -206,14 +234,19 @@ def test_every_client_may_take_part_and_results_are_finite(name: str, settings: 
         assert torch.isfinite(logits).all()
 
 
+@pytest.mark.parametrize("norm", [False, True], ids=["", "norm"])
 @pytest.mark.parametrize("name", IDENTITIES)
-def test_identity_settings_are_fedavg(name: str) -> None:
+def test_identity_settings_are_fedavg(name: str, norm: bool) -> None:
     settings, weight, kind = IDENTITIES[name]
     plan = Plan(epochs=2, batch_size=4, last_batch="fill")  # what methods that compare samples ask for
-    run = start(name, settings, plan=plan).rounds(3)
-    base = start("fedavg", {"weight": weight}, plan=plan).rounds(3)
-    for leaf, value in base.state["model"].items():
-        if kind == "exact":
-            assert torch.equal(run.state["model"][leaf], value)
-        else:
-            assert torch.allclose(run.state["model"][leaf], value, atol=1e-6)
+    options: dict[str, Any] = {"model": norm_model()} if norm else {}  # running statistics are the mean's too
+    run = start(name, settings, plan=plan, **options).rounds(3)
+    base = start("fedavg", {"weight": weight}, plan=plan, **options).rounds(3)
+    assert bool(base.state["buffers"]) == norm
+    assert {tree for memory in memories(run).values() for tree in memory} == KEPT.get(name, set())
+    for tree in ("model", "buffers"):
+        for leaf, value in base.state[tree].items():
+            if kind == "exact":
+                assert torch.equal(run.state[tree][leaf], value)
+            else:
+                assert torch.allclose(run.state[tree][leaf], value, atol=1e-6)

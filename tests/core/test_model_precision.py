@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from accord.core.model import Model
 from accord.executors.gpu.precision import numerics
-from accord.models import MODELS
+from accord.models import MODELS, adapt
 from support.federation import TinyRun, suited, tiny_data
 
 SHAPE = (1, 28, 28)
@@ -66,6 +67,21 @@ def test_norm_layers_keep_their_precision() -> None:
     params, buffers = model.init()
     out = model.train({n: t.requires_grad_() for n, t in params.items()}, buffers, torch.randn(4, *SHAPE))
     assert torch.isfinite(out.logits).all()
+    # Its features are the norm layer's output: to the bit what they are without rounding, with a scale and a shift
+    # that bf16 does not have.
+    layers = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 3))
+    x = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    found = []
+    for form in ({"bf16": True}, {}):
+        made = suited(adapt(layers, head="2", example=torch.zeros(2, 1, 8, 8)), form=form)
+        params, buffers = made.init()
+        params["module.1.weight"] += 2**-12
+        params["module.1.bias"] += 1 + 2**-12
+        found.append((made.train(params, buffers, x), buffers["module.1.running_var"]))
+    (rounded, rough), (plain, exact) = found
+    assert torch.equal(rounded.features, plain.features)
+    assert torch.equal(rough, exact)
+    assert not torch.equal(rounded.logits, plain.logits)
 
 
 def test_channels_last_is_only_a_layout(x: torch.Tensor) -> None:

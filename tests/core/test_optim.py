@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from accord.core.optim import SGD, Adam, Schedule, clip_by_norm
+from accord.core.optim import SGD, Adam, Schedule, _laid_out_as, clip_by_norm
 from accord.errors import ConfigError
 
 CASES: list[tuple[Any, Any]] = [
@@ -38,6 +38,39 @@ def test_agrees_with_torch(ours: Any, theirs: Any, float64: None) -> None:
         reference.step()
         ours.update(mine, {"w": grad}, state, torch.tensor(0.1))
     assert torch.allclose(mine["w"], parameter.detach(), atol=1e-12)
+
+
+def test_gradients_in_another_layout_are_brought_into_the_parameters() -> None:
+    """torch's fused step reads both as they lie in memory."""
+    weight = torch.arange(24.0).view(2, 3, 2, 2)
+    assert _laid_out_as(weight, torch.zeros(2, 3, 2, 2)) is weight
+    last = torch.zeros(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
+    moved = _laid_out_as(weight, last)
+    assert moved.stride() == last.stride()
+    assert torch.equal(moved, weight)
+    # Along a dimension of length 1 a stride means nothing: the same memory will do.
+    thin = torch.arange(6.0).view(2, 3, 1, 1)
+    named = torch.zeros(2, 3, 1, 1).as_strided((2, 3, 1, 1), (3, 1, 3, 3))
+    shown = _laid_out_as(thin, named)
+    assert shown.stride() == (3, 1, 3, 3) != thin.stride()
+    assert shown.data_ptr() == thin.data_ptr()
+    assert torch.equal(shown, thin)
+    # One length of 1 beside a real difference: the values move.
+    turned = torch.arange(6.0).view(1, 2, 3)
+    other = torch.zeros(1, 3, 2).mT
+    copied = _laid_out_as(turned, other)
+    assert copied.stride() == other.stride()
+    assert torch.equal(copied, turned)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_fused_steps_do_not_depend_on_layouts(layout: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    start, grad = torch.randn(2, 3, 2, 2), torch.randn(2, 3, 2, 2)
+    params = {"w": start.clone().contiguous(memory_format=layout)}
+    optimizer = SGD(0.9, 0.01)
+    optimizer.update(params, {"w": grad}, optimizer.init(params), torch.tensor(0.1))
+    torch.testing.assert_close(params["w"], start - 0.1 * (grad + 0.01 * start))
 
 
 def test_nesterov_without_momentum_is_refused() -> None:

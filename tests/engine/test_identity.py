@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 
 import accord
 from accord.data.federated import Dataset
+from accord.engine import identity
 from accord.errors import CheckpointError
+from support.federation import tiny_data
 
 
 def xrays(samples: int = 60, shift: float = 0.0) -> Dataset:
@@ -122,3 +125,66 @@ def test_a_run_without_a_record_of_its_data_is_not_guessed_at(stopped: Path, tex
     (stopped / "identity.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"identity\.json|is not recorded"):
         accord.resume(stopped, data=xrays(), model=network())
+
+
+def test_answers_by_hand() -> None:
+    """The record outlives versions, so what is drawn is fixed: matrices within 1 / sqrt(inputs), vectors above 1."""
+    network = accord.adapt(nn.Sequential(nn.Flatten(), nn.Linear(6, 3), nn.Tanh(), nn.Linear(3, 10)), head="3")
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=generator)
+
+    first_bias, first = 1 + 0.1 * drawn(3), (2 * drawn(3, 6) - 1) / 6**0.5
+    last_bias, last = 1 + 0.1 * drawn(10), (2 * drawn(10, 3) - 1) / 3**0.5
+    x = drawn(2, 1, 6)
+    logits = torch.tanh(x.flatten(1) @ first.T + first_bias) @ last.T + last_bias
+    found = identity.network_identity(network, (1, 6))
+    assert found["answers"] == pytest.approx(logits.flatten()[:16].tolist(), abs=2e-6)
+    assert len(found["answers"]) == 16
+    assert found["layers"][-1].endswith("3: Linear(in_features=3, out_features=10, bias=True)")
+    assert found["values"][0].endswith("weight (3, 6) torch.float32")
+
+
+def test_digests_by_hand() -> None:
+    """Kind, shape and normalisation of a pool, then its bytes; offsets and order of each group."""
+    data = tiny_data(sizes=(2, 3))
+    found = identity.data_identity(data)
+    x, y = data.train_pool.x, data.train_pool.y
+    said = repr(("torch.float32", (5, 1, 8, 8), (), ())).encode()
+    assert found["train_values"] == hashlib.sha256(said + x.numpy().tobytes() + y.numpy().tobytes()).hexdigest()
+    offsets, order = np.array([0, 2, 5]), np.arange(5)
+    held = offsets.tobytes() + order.tobytes()
+    nothing = np.zeros(3, np.int64).tobytes()
+    assert found["division"] == hashlib.sha256(held + nothing + held).hexdigest()
+    assert found["changed_inputs"] == hashlib.sha256().hexdigest()
+    assert (found["train_samples"], found["test_samples"], found["clients"], found["sample"]) == (5, 5, 2, [1, 8, 8])
+    turned = replace(data, transform=lambda client, index, x: x + client + index[0])
+    seen = [x[:1] + 0 + 0, x[2:3] + 1 + 2]
+    whole = hashlib.sha256(b"".join(t.numpy().tobytes() for t in seen)).hexdigest()
+    assert identity.data_identity(turned)["changed_inputs"] == whole
+
+
+def test_what_differs_is_said(tmp_path: Path) -> None:
+    known = {"data": {"name": "a", "unseen": [1, 2, 3, 4]}, "network": {"answers": [0.5, None], "layers": ["x"]}}
+    identity.keep(tmp_path, known)
+    identity.compare(tmp_path, known)
+    near = {"data": known["data"], "network": {"answers": [0.504, None], "layers": ["x"]}}
+    identity.compare(tmp_path, near)
+    for change, words in (
+        ({"data": {"name": "b", "unseen": [1, 2, 3, 4]}}, "data name was 'a', is 'b'"),
+        ({"data": {"name": "a", "unseen": [7, 8, 9]}}, r"data unseen: \[1, 2\] became \[7, 8\]"),
+        ({"data": {"name": "a", "unseen": [1, 2, 3]}}, r"data unseen: \[4\] became nothing"),
+        ({"network": {"answers": [0.53, None], "layers": ["x"]}}, "computes something else"),
+        ({"network": {"answers": [0.5, 0.5], "layers": ["x"]}}, "computes something else"),
+        ({"network": {"answers": [0.5], "layers": ["x"]}}, "computes something else"),
+        ({"data": {"name": "a" * 64, "unseen": [1, 2, 3, 4]}}, "data name differ"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            identity.compare(tmp_path, {**known, **change})
+    (tmp_path / identity.FILE).write_text('{"data": 3}')
+    with pytest.raises(CheckpointError, match=r"its data is not recorded; its network is not recorded"):
+        identity.compare(tmp_path, known)
+    (tmp_path / identity.FILE).write_text("[]")
+    with pytest.raises(CheckpointError, match="not a record"):
+        identity.compare(tmp_path, known)

@@ -97,6 +97,40 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
     assert reason in refused[0] or "cannot be read" in refused[0]
 
 
+@pytest.mark.parametrize(("old", "new"), [('"2.6.0"', '"2.7.0"'), ('"round": 2', '"round": 3')])
+def test_a_record_that_still_reads_but_was_changed_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    """One byte of run.json; it stays JSON, with all its fields, and nothing else notices a version."""
+    checkpoints, store = saved(tmp_path, 1)
+    state = {"model": {"w": torch.zeros(1)}, "buffers": {}}
+    checkpoints.save(Snapshot(2, state, store.save()), store, {"torch": "2.6.0"})
+    path = tmp_path / "round-000002" / "run.json"
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    assert json.loads(path.read_text()).keys() == json.loads(text).keys()
+    snapshot, refused = checkpoints.newest(store)
+    assert snapshot is not None
+    assert snapshot.round == 1
+    assert refused == ["round-000002: run.json is damaged: its digest differs"]
+
+
+@pytest.mark.parametrize(
+    ("victim", "other"),
+    [
+        ("round-000003/server.safetensors", "round-000002/server.safetensors"),
+        ("clients/0-3.0.safetensors", "clients/2-2.0.safetensors"),
+    ],
+)
+def test_a_sound_file_in_the_place_of_another_is_refused(tmp_path: Path, victim: str, other: str) -> None:
+    checkpoints, store = saved(tmp_path, 3)
+    decode((tmp_path / other).read_bytes())
+    shutil.copyfile(tmp_path / other, tmp_path / victim)
+    snapshot, refused = checkpoints.newest(store)
+    assert snapshot is not None
+    assert snapshot.round == 2
+    assert "damaged: its checksum differs" in refused[0]
+
+
 def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     _, store = saved(tmp_path, 1)
     with pytest.raises(CheckpointError, match="another configuration"):

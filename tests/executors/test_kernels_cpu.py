@@ -66,6 +66,13 @@ def test_convolutions_equal_torchs(settings: dict[str, Any], laid: torch.memory_
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("channels", "last"), [(3, True), (16, True), (17, False), (32, False)])
+def test_convolutions_of_few_channels_leave_them_last(channels: int, last: bool) -> None:
+    out = CPUConv2d(channels, 4, 3)(torch.randn(2, channels, 6, 6))
+    assert out.is_contiguous(memory_format=torch.channels_last) == last
+    assert out.is_contiguous() != last
+
+
 def test_one_image_without_a_batch() -> None:
     layer, x = nn.Conv2d(1, 2, 3), torch.randn(1, 6, 6)
     expected = layer(x)

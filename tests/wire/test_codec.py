@@ -188,3 +188,10 @@ def test_every_byte_is_under_the_checksum() -> None:
             with pytest.raises(DataError):
                 decode(bytes(damaged))
     assert data[CHECKSUM].islower() or data[CHECKSUM].isdigit()
+
+
+def test_the_limits_of_a_message() -> None:
+    """64 GiB, a header of 32 MiB, 131,072 tensors of 32 dimensions; a name in the header may be nested three deep."""
+    assert Limits() == (68_719_476_736, 33_554_432, 131_072, 32)
+    assert Limits().bounds() == (33_554_432, 3, 131_074 * 40)
+    assert Limits(1, 2, 3, 4).bounds() == (2, 3, 5 * 12)

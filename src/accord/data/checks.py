@@ -9,8 +9,6 @@ import numpy as np
 from accord.data.federated import Dataset, Index, Pool
 from accord.errors import ConfigError, DataError
 
-MOST_EMPTY = 1_000_000  # clients, where there are fewer samples
-
 
 def is_finite_number(value: object) -> bool:
     """Whether `value` is a number that is neither infinite nor NaN; True and False are not numbers here."""

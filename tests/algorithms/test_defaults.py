@@ -1,0 +1,149 @@
+"""What a method does when nothing is set: every default, written down by hand from the papers and official codes.
+
+Where neither gives a number the choice is ours, and is here so that it does not change unnoticed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accord.aggregate import EMA, FedAdam, FedAvgM, Mean
+from accord.aggregate.nash import Nash
+from accord.aggregate.reptile import Reptile, Rprop
+from accord.aggregate.robust import Krum, TrimmedMean
+from accord.algorithms import dann, fedmmd, vhl
+from accord.algorithms.fedbr import components
+from accord.algorithms.fedrane import graph
+from accord.algorithms.fedufo import performance
+from accord.core.methods import ALGORITHMS
+from accord.core.optim import SGD, Adam, Schedule
+from accord.core.plan import Plan
+from accord.parts.heads import SHORTEST
+from accord.settings import settings_of
+
+DISCRIMINATOR: dict[str, Any] = {
+    "uad_weight": 1.0,
+    "start": "global",
+    "disc_classes": "all",
+    "disc_home": "server",
+    "disc_train": "round",
+    "disc_layers": 2,
+    "disc_lr": 0.01,
+    "disc_momentum": 0.9,
+    "disc_epochs": 1,
+}
+ADAPTIVE = {"server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    # the five papers
+    "fedufo": {
+        **{"terms": "all", "dynamic": None, "stage_one_rounds": None, "cgr_weight": 1.0, "cgl_weight": 3.0},
+        **{"kl": "reverse", "kl_reduction": "mean", "cgr_target": "softmax", "performance": "stale"},
+        **DISCRIMINATOR,
+    },
+    "feduad": DISCRIMINATOR,
+    "fedbr": {
+        **{"lam": 1.0, "mu": 0.5, "tau": 0.5, "max_step": True, "projector": True, "every_round": True},
+        **{"mixed": 0, "means": 10, "size": 0, "balanced": False, "extra": ()},
+    },
+    "fedmmd": {"lam": 0.1, "kernel": "fixed", "floor": 1e-4, "on": "logits", "weight": "uniform"},
+    "fedl2": {"lam": 1e-3, "on": "logits", "weight": "uniform"},
+    "fedfusion": {
+        **{"operator": "conv", "init": "identity", "lambda0": 0.0, "mu": 0.9, "train_fusion": True},
+        **{"evaluate": "prev", "weight": "examples", "cache_mb": 512},
+    },
+    "fedrane": {
+        **{"lra": True, "gne": True, "graph": "official", "lambda_b": 0.1, "lambda_cd": 0.2, "tau": 0.8},
+        **{"similarity": "pearson", "symmetric": True, "hops": 1, "edge_weight": True, "top_k": 0, "residual": True},
+        **{"eps": 0.01, "evaluation": "batch", "graph_size": 128, "scale": "avg-norm", "power": "examples"},
+        **{"radius": 0.0, "cap": 2.0, "frozen_head": False},
+    },
+    # global model, changes on the client
+    "dann": {"lam": 0.1},
+    "fedavg": {"weight": "examples"},
+    "fedcm": {"alpha": 0.1, "server_lr": 1.0},
+    "feddecorr": {"beta": 0.1, "form": "official", "weight": "examples"},
+    "feddyn": {"alpha": 0.01, "report": "server"},
+    "fednova": {},
+    "fedntd": {"beta": 1.0, "tau": 1.0, "weight": "examples"},
+    "fedprox": {"mu": 0.01},
+    "groupdro": {"eta": 0.01},
+    "moon": {"mu": 1.0, "tau": 0.5, "projection": 256},
+    "qffl": {"q": 2.0},
+    "scaffold": {"server_lr": 1.0},
+    "spherefed": {"calibrate": "end", "ridge": 1e-3},
+    # mixed or shared data
+    "fedmeta": {"share": 0.1, "meta_lr": 0.01, "meta_epochs": 1, "uga": False, "server_lr": 0.1},
+    "fedmix": {"lam": 0.1, "means": 10, "as_published": False},
+    "mixup": {"alpha": 0.2, "weight": "examples"},
+    "naivemix": {"lam": 0.1, "means": 10},
+    "vhl": {
+        **{"alpha": 1.0, "contrast": 1.0, "virtual_contrast": 0.1, "tau": 0.07, "count": 2000, "size": 32},
+        "space": "features",
+    },
+    # changes on the server
+    "fedadam": ADAPTIVE,
+    "fedyogi": ADAPTIVE,
+    "fedavgm": {"server_lr": 1.0, "beta": 0.9},
+    "fedreptile": {"eps": 0.5, "decay": "none"},
+    "server_rprop": {"step": 1e-3},
+    "krum": {"hostile": 0.2, "keep": 1},
+    "median": {},
+    "norm_clip": {"limit": 5.0},
+    "trimmed_mean": {"trim": 0.1},
+    # personal models
+    "apple": {"mu": 0.1, "relation_lr": 1e-3, "horizon": 0.1, "decay": "exponential", "eps": 1e-3},
+    "ditto": {"lam": 1.0},
+    "fedbabu": {"tune_epochs": 5, "tune": "all"},
+    "fedbn": {},
+    "fedmtl": {"form": "pfllib", "mu": 0.1},
+    "fedper": {},
+    "fedrep": {"head_epochs": 10},
+    "fedrod": {"balanced": True, "eps": 1e-8},
+    "fml": {"alpha": 0.5, "beta": 0.5, "weight": "examples"},
+    "pfedme": {**{"lam": 15.0, "inner_steps": 5, "personal_lr": 0.09, "decay": 1e-3, "beta": 1.0, "weight": "uniform"}},
+    # ends of the scale
+    "centralized": {},
+    "compose": {"parts": (), "weight": "examples"},
+    "local": {},
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_defaults_are_the_papers(name: str) -> None:
+    """A method that is not in the table has none; one that gains a setting says here what it is left at."""
+    assert {key: setting.default for key, setting in settings_of(ALGORITHMS[name]).items()} == DEFAULTS[name]
+
+
+def test_rules_optimizers_and_plans_left_alone() -> None:
+    assert Mean() == Mean("examples")
+    assert EMA(0.3).of == Mean("examples")
+    assert (FedAvgM().lr, FedAvgM().beta) == (1.0, 0.9)
+    adam = FedAdam()
+    assert (adam.lr, adam.betas, adam.tau, adam.yogi) == (0.01, (0.9, 0.99), 1e-3, False)
+    assert (Reptile().eps, Reptile().decay, Reptile().rounds) == (0.5, "none", 1)
+    rprop = Rprop()
+    assert (rprop.first, rprop.faster, rprop.slower, rprop.low, rprop.high) == (1e-3, 1.2, 0.5, 1e-7, 0.1)
+    assert (Krum().hostile, Krum().keep, Krum().by, TrimmedMean().trim) == (0.2, 1, "model", 0.1)
+    assert (SGD().momentum, SGD().weight_decay, SGD().nesterov) == (0.0, 0.0, False)
+    assert (Adam().betas, Adam().eps, Adam().weight_decay, Adam().decoupled) == ((0.9, 0.999), 1e-8, 0.0, False)
+    rate = Schedule(0.1)
+    assert (rate.kind, rate.decay, rate.every, rate.min_lr, rate.rounds) == ("constant", 1.0, 1, 0.0, 1)
+    plan, nash = Plan(), Nash()
+    assert (plan.epochs, plan.steps, plan.batch_size, plan.last_batch) == (1, 0, 32, "pad")
+    assert (nash.also, nash.scale, nash.power, nash.radius) == ((), "avg-norm", "examples", 0.0)
+    assert nash.cap == float("inf")
+
+
+def test_numbers_that_are_no_settings() -> None:
+    assert components.PROJECTOR == (256, 256, 128)  # FedBR, section 5 and appendix
+    assert dann.HIDDEN == (256, 256)
+    fine, coarse = [10.0**power for power in range(-6, 0)], [10.0**power for power in range(2, 7)]
+    assert list(fedmmd.FIXED_WIDTHS) == pytest.approx([*fine, 1, 5, 10, 15, 20, 25, 30, 35, *coarse])
+    assert fedmmd.RELATIVE_WIDTHS == (1 / 8, 1 / 4, 1 / 2, 1, 2)  # 2^k, k = -3..1 (DAN)
+    assert graph.ITERATIONS == 5
+    assert performance.UNKNOWN < 0, "below every accuracy"
+    # ours
+    assert (vhl.CHANNELS, vhl.SIDE, vhl.LAYERS, vhl.SPREAD) == (16, 4, 3, 0.5)
+    assert SHORTEST == 1e-4

@@ -1,0 +1,70 @@
+"""What the tables of runs show of each measure, written down once more: titles, places, and which values are good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accord.measures import MEASURES
+from accord.measures.column import Column, number, percent
+
+# key: title, where it lies in the summary, how it is written, better, shown in comparisons
+COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "accuracy": {
+        "accuracy": ("accuracy %", ("accuracy",), percent, "higher", True),
+        "best_accuracy": ("best %", ("best_accuracy",), percent, "higher", True),
+        "top5_accuracy": ("top-5 rounds %", ("top5_accuracy",), percent, "higher", True),
+    },
+    "balanced_accuracy": {
+        "balanced_accuracy": ("balanced accuracy %", ("balanced_accuracy",), percent, "higher", True)
+    },
+    "clients": {
+        "best_client": ("best client %", ("client_accuracy", "best"), percent, "higher", False),
+        "worst_client": ("worst client %", ("client_accuracy", "worst"), percent, "higher", True),
+        "mean_client": ("mean client %", ("client_accuracy", "mean"), percent, "higher", False),
+        "client_std": ("client std %", ("client_accuracy", "std"), percent, "lower", True),
+    },
+    "drift": {"drift": ("update cosine", ("drift", "mean"), number, None, True)},
+    "local_on_global": {"local_on_global": ("local on global %", ("local_on_global", "mean"), percent, "higher", True)},
+    "macro_f1": {"macro_f1": ("macro f1 %", ("macro_f1",), percent, "higher", True)},
+    "map": {"map": ("mAP %", ("map",), percent, "higher", True)},
+    "personal": {
+        "personal_before": ("personal before %", ("personal_accuracy_before", "mean"), percent, "higher", True),
+        "personal_accuracy": ("personal %", ("personal_accuracy", "mean"), percent, "higher", True),
+        "personal_best": ("best personal %", ("personal_accuracy", "best"), percent, "higher", False),
+        "personal_worst": ("worst personal %", ("personal_accuracy", "worst"), percent, "higher", False),
+        "personal_std": ("personal std %", ("personal_accuracy", "std"), percent, "lower", False),
+    },
+    "unseen": {},
+    "validation": {"validation_accuracy": ("validation %", ("validation_accuracy",), percent, "higher", False)},
+}
+# name: on unless told, read in every round, measured by the clients, wants kept
+HABITS: dict[str, tuple[Any, ...]] = {
+    "accuracy": (None, False, False, set()),
+    "balanced_accuracy": (False, False, False, {"logits"}),
+    "clients": (True, False, False, set()),
+    "drift": (False, False, False, set()),
+    "local_on_global": (False, False, False, set()),
+    "macro_f1": (False, False, False, {"logits"}),
+    "map": (False, False, False, {"features"}),
+    "personal": ("auto", True, True, set()),
+    "unseen": (0, False, False, set()),
+    "validation": (None, False, False, set()),
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_columns_and_habits(name: str) -> None:
+    measure = MEASURES[name]
+    assert {c.key: (c.title, c.path, c.write, c.better, c.compared) for c in measure.columns} == COLUMNS[name]
+    default = None if measure.setting is None else measure.setting.default
+    assert (default, measure.every_round, measure.at_clients, set(measure.reads)) == HABITS[name]
+
+
+def test_numbers_are_found_and_written() -> None:
+    column = Column("x", "x", ("a", "b"))
+    assert column.find({"a": {"b": 0.5}}) == 0.5
+    assert column.find({"a": {}}) is None
+    assert column.find({"a": 3}) is None
+    assert (percent(0.12345), percent(1), number(1234.5678), number(0.5)) == ("12.35", "100.00", "1235", "0.5")

@@ -1,0 +1,64 @@
+"""Settings written as text, and the edges of what fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accord.settings import Misfit, Range, fit
+from accord.settings.text import parse_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("7", 7),
+        ("1e-3", 0.001),
+        (".5", 0.5),
+        ("True", True),
+        ("FALSE", False),
+        ("fedprox", "fedprox"),
+        ("[a, 2]", ["a", 2]),
+        ('["a", 2]', ["a", 2]),
+        ("[]", []),
+        ("[a,,b]", ["a", "b"]),
+        ("[a", "[a"),
+        ("a]", "a]"),
+        ("1\nother = 2", "1\nother = 2"),
+        ("truely", "truely"),
+    ],
+)
+def test_values_from_text(text: str, value: object) -> None:
+    found = parse_value(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_brackets_within_brackets_are_read_twenty_deep() -> None:
+    read: Any = parse_value("[" * 20 + "]" * 20)
+    depth = 0
+    while isinstance(read, list):
+        depth, read = depth + 1, read[0] if read else None
+    assert depth == 20
+    assert parse_value("[" * 21 + "]" * 21) == "[" * 21 + "]" * 21
+
+
+def test_whole_numbers_are_those_of_64_bits() -> None:
+    assert fit(int, 2**63 - 1) == 2**63 - 1
+    assert fit(int, -(2**63)) == -(2**63)
+    for value in (2**63, -(2**63) - 1):
+        with pytest.raises(Misfit):
+            fit(int, value)
+
+
+def test_bounds_hold_at_their_edges() -> None:
+    closed, opened = Range(low=0, high=1), Range(above=0, below=1)
+    for value in (0.0, 1.0):
+        assert fit(float, value, closed) == value
+        with pytest.raises(Misfit):
+            fit(float, value, opened)
+    for value in (-1e-9, 1 + 1e-9):
+        with pytest.raises(Misfit):
+            fit(float, value, closed)
+    assert fit(float, 1e-9, opened) == 1e-9

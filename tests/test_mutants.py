@@ -1,0 +1,82 @@
+"""The kept list of mutants still fits the code; `make mutants` tries them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "scripts"))
+
+from mutant_draw import changes, draw  # noqa: E402
+
+LISTED = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text())
+
+
+@pytest.mark.parametrize("entry", LISTED["mutant"], ids=lambda entry: f"{entry['file']}: {entry['new'][:40]}")
+def test_a_kept_mutant_is_a_change_of_one_place(entry: dict[str, Any]) -> None:
+    text = (ROOT / entry["file"]).read_text()
+    assert text.count(entry["old"]) == 1
+    assert entry["old"] != entry["new"]
+    ast.parse(text.replace(entry["old"], entry["new"]))
+    assert entry["tests"]
+    assert all((ROOT / test.partition("::")[0]).exists() for test in entry["tests"])
+
+
+def test_what_draws_pass_over_is_there_and_has_a_reason() -> None:
+    for entry in LISTED["equivalent"]:
+        assert entry["old"] in (ROOT / entry["file"]).read_text()
+        assert entry["reason"]
+    for place, reason in LISTED["passed_over"].items():
+        assert (ROOT / place.partition(":")[0]).is_file()
+        assert reason
+
+
+SOURCE = '''"""Doc 1 + 1."""
+SIZE = 3
+def f(a, b, weight="uniform", on=True):
+    """Doc 2 + 2."""
+    if a < b and not on:
+        raise ValueError("1 + 1" + str(a + b))
+    a += 1
+    print(max(a, b), f"{a + b}")
+    return a * 0.5 if on else b - 1
+'''
+
+
+def test_changes_of_a_file_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(SOURCE)
+    found = list(changes(tmp_path, tmp_path))
+    assert {change.file for change in found} == {"one.py"}
+    for change in found:
+        ast.parse(change.apply(SOURCE))
+    after = {change.lines(SOURCE)[1] for change in found}
+    assert after == {
+        "SIZE = 4",
+        'def f(a, b, weight="examples", on=True):',
+        'def f(a, b, weight="uniform", on=False):',
+        "if not (a < b and not on):",
+        "if a <= b and not on:",
+        "if a < b or not on:",
+        "if a < b and on:",
+        "pass",
+        "a += 2",
+        'print(min(a, b), f"{a + b}")',
+        'print(max(b, a), f"{a + b}")',
+        "return b - 1 if on else a * 0.5",
+        "return a / 0.5 if on else b - 1",
+        "return a * 1.0 if on else b - 1",
+        "return a * 0.5 if on else b + 1",
+        "return a * 0.5 if on else b - 2",
+    }
+    assert len(draw(found, 9, "seed")) == 2, "one of SIZE, one of f"
+    assert draw(found, 1, "seed") == draw(found, 1, "seed")
