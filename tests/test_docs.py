@@ -22,6 +22,7 @@ import accord.authoring
 from accord.cli.app import app
 from accord.config import load_config
 from accord.core.methods import ALGORITHMS
+from accord.engine.build import build_data
 from accord.measures import MEASURES
 from accord.study.inputs import Inputs
 from accord.study.plan import Comparison, Tuning
@@ -95,7 +96,9 @@ def test_commands_are_accepted(line: str) -> None:
         assert Comparison(None, sets, given["algorithms"].split(","), seeds, tuning, Inputs(None, None)).entries(None)
     else:
         chosen = given.get("algorithm")
-        load_config(sets=[*sets, *([f"algorithm.name={chosen}"] if chosen else [])])
+        config = load_config(sets=[*sets, *([f"algorithm.name={chosen}"] if chosen else [])])
+        if name in ("run", "describe"):
+            assert len(build_data(config)) == config.partition.clients, "the data can be dealt that way"
     if name == "explain":
         assert given["name"] in ALGORITHMS
 
