@@ -56,6 +56,7 @@ FURTHER = {
     "executors": ("tests/contracts/test_capture.py",),
     "settings": ("tests/config", "tests/cli/test_cli_bad_configuration.py"),
 }
+QUICK = ("tests/algorithms/test_defaults.py", "tests/data/test_seeds.py")  # seconds, and about very many files
 OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
 OPTIONS += ("-o", "timeout=60", "--hypothesis-profile=mutants")
 MATRIX = "tests/contracts/test_matrix.py"
@@ -117,9 +118,9 @@ def calls_for(file: str) -> tuple[tuple[str, ...], ...]:
     """Tests by nearness."""
     path = Path(file)
     folder = path.relative_to(SOURCE).parts[0]
-    own = path.parent.name if path.stem == "__init__" else path.stem
-    family = path.parent if path.parent.name != folder else path  # a method in a folder is one method
-    sources = sorted((ROOT / family).glob("*.py")) if family != path and folder == "algorithms" else [ROOT / path]
+    whole = folder == "algorithms" and path.parent.name != folder  # a method in a folder is one method
+    own = path.parent.name if whole or path.stem == "__init__" else path.stem
+    sources = sorted((ROOT / path.parent).glob("*.py")) if whole else [ROOT / path]
     methods = [name for source in sources for name in _defined(source, decorated="method")]
     module = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
     names = {own, module, *methods, *_defined(ROOT / path)}
@@ -135,11 +136,12 @@ def calls_for(file: str) -> tuple[tuple[str, ...], ...]:
         score += 100 * (place.startswith(f"tests/{folder}/") and folder != "algorithms")
         if score:
             scores[place] = score
-    nearest = sorted(scores, key=lambda place: -scores[place])
+    first = [place for place in QUICK if scores.get(place)]
+    nearest = first + sorted(scores.keys() - first, key=lambda place: (-scores[place], place))
     more = [place for place in FURTHER.get(folder, ()) if place not in nearest]
     chosen = " or ".join(methods) or MATRIX_FOR.get(folder, "")
-    first = (*nearest[:25], *more)
-    return (first, (MATRIX, "-k", chosen)) if chosen else (first,)
+    near = (*nearest[:25], *more)
+    return (near, (MATRIX, "-k", chosen)) if chosen else (near,)
 
 
 def _defined(source: Path, decorated: str = "") -> list[str]:

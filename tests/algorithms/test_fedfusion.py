@@ -306,6 +306,8 @@ def test_memory_bound_is_exact() -> None:
     )
     assert replace(part, cache_bytes=2880).begin(run.model, job)["maps"].shape == (15, 3, 4, 4)
     assert replace(part, cache_bytes=2879).begin(run.model, job)["maps"] is None
+    made = built({"cache_mb": 3}, model=small(False)).algorithm.tasks["train"].parts
+    assert [one.cache_bytes for one in made if isinstance(one, type(part))] == [3 * 1024 * 1024]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from accord.config import catalog
 from accord.config.sections import Problems
+from accord.settings import cut
 
 if TYPE_CHECKING:
     from accord.config.tree import RunConfig
@@ -44,7 +45,7 @@ def _name_is_a_folder(config: RunConfig) -> str:
     if not config.name or fits:
         return ""
     return (
-        f"name = {config.name!r}: must be a plain folder name of letters, digits and . _ - + = , @ "
+        f"name = {cut(config.name)!r}: must be a plain folder name of letters, digits and . _ - + = , @ "
         "(at most 200 bytes, not starting with a dot); the folder above it is set with out"
     )
 

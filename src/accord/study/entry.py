@@ -71,7 +71,9 @@ class Entry:
     def check_folder(self) -> None:
         """Refuse a folder that holds something else."""
         if not self.begun:
-            if self.folder.exists() and not abandoned(self.folder):
+            if self.folder.is_dir() and not any(self.folder.iterdir()):
+                self.folder.rmdir()  # a stop between making the folder and the first file
+            elif self.folder.exists() and not abandoned(self.folder):
                 raise ConfigError(f"{self.folder} exists and holds no run: move it away, or {OTHER_NAME}")
         elif config_hash(load_config(self.folder / "config.toml")) != config_hash(self.config):
             raise ConfigError(f"{self.folder} holds a run with other settings: {OTHER_NAME}, or move the folder away")
