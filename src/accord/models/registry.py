@@ -7,4 +7,4 @@ from collections.abc import Callable
 from accord.models.network import Network
 from accord.settings import Registry
 
-MODELS: Registry[Callable[..., Network]] = Registry("model")
+MODELS: Registry[Callable[..., Network]] = Registry("model", home="accord.models")
