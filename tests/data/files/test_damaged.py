@@ -49,6 +49,21 @@ def test_an_xz_stream_that_is_none(tmp_path: Path) -> None:
         published.load(name, tmp_path)
 
 
+def test_a_picture_whose_checksum_differs(tmp_path: Path) -> None:
+    """Pillow decodes it all the same."""
+    name, files, _ = published.KINDS["png"]
+    for file, data in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(data)
+    published.load(name, tmp_path, path="mine")
+    path = tmp_path / "mine/1/3.png"
+    data = path.read_bytes()
+    checksum = data.index(b"IEND") - 5  # the last byte of that of the pixels
+    path.write_bytes(data[:checksum] + bytes([data[checksum] ^ 1]) + data[checksum + 1 :])
+    with pytest.raises(DataError, match=r"3\.png cannot be read as an image"):
+        published.load(name, tmp_path, path="mine")
+
+
 def test_a_billion_clients_cost_nothing() -> None:
     data = accord.load_dataset("mnist5k")
     for partition in ("dirichlet", "iid"):

@@ -31,6 +31,8 @@ def read_images(paths: Sequence[Path], size: int | None) -> npt.NDArray[np.uint8
             grey = grey and picture.mode in GREY
             if picture.mode not in GREY | COLOUR:
                 raise DataError(f"{path} has {picture.mode!r} pixels; save it with 8 bits per channel")
+            if picture.format == "PNG":
+                picture.verify()  # its checksums, which Pillow does not look at when it decodes
     if size is None and len(shapes) > 1:
         (a, first), (b, second) = list(shapes.items())[:2]
         raise DataError(
