@@ -195,10 +195,10 @@ def test_frozen_head_reads_unit_features(float64: None) -> None:
 
 
 def test_heads_that_cannot_be_made_orthonormal() -> None:
-    zero = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    nn.init.zeros_(zero[1].weight)
+    zero = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 3))
+    nn.init.zeros_(zero[2].weight)
     with pytest.raises(ConfigError, match="linearly dependent"):
-        orthonormal_head(Model(adapt(zero, "1")))
-    deep = nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(64, 3)))
+        orthonormal_head(Model(adapt(zero, "2")))
+    deep = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Sequential(nn.Linear(8, 3)))
     with pytest.raises(ConfigError, match="is a Sequential"):
-        orthonormal_head(Model(adapt(deep, "1", example=torch.zeros(2, 64))))
+        orthonormal_head(Model(adapt(deep, "2", example=torch.zeros(2, 64))))

@@ -13,7 +13,8 @@ import accord
 from accord.config import RunConfig, load_config
 from accord.core.types import Replies, Result
 from accord.engine import loop
-from accord.engine.logs import new_folder, plain_name, versions
+from accord.engine.folder import new_folder, plain_name
+from accord.engine.logs import versions
 from accord.engine.profile import Stopwatch, _Enough, _Rounds
 from accord.errors import ConfigError
 from support.federation import TinyRun
@@ -28,12 +29,12 @@ def config(out: Path, *sets: str) -> RunConfig:
 
 def test_folders_are_numbered_from_two(tmp_path: Path) -> None:
     settings = config(tmp_path, "algorithm.name=fedprox", "seed=7")
-    names = [new_folder(settings, "my data/X").name for _ in range(3)]
+    names = [new_folder(settings, {"data": {"name": "my data/X"}}).name for _ in range(3)]
     assert names == ["fedprox-my_data_X-s7", "fedprox-my_data_X-s7-2", "fedprox-my_data_X-s7-3"]
     named = config(tmp_path, "name=mine")
-    assert new_folder(named, "x") == tmp_path / "mine"
+    assert new_folder(named, {"data": {"name": "x"}}) == tmp_path / "mine"
     with pytest.raises(ConfigError, match="exists already"):
-        new_folder(named, "x")
+        new_folder(named, {"data": {"name": "x"}})
     assert plain_name("a/b\\c d") == "a_b_c_d"
     assert plain_name("x" * 200) == "x" * 80
     assert plain_name("///") == "_"
@@ -100,7 +101,6 @@ def test_a_rounds_line_by_hand() -> None:
     }
     idle = Replies((2,), (result(0.0, 0.0),), torch.tensor([3]), {})
     assert loop._record(0, idle, exchange)["loss"] is None
-    assert (loop.last_line("a\nb\n\n"), loop.last_line("  ")) == ("b", "")
 
 
 def test_laps_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,10 +166,14 @@ def test_digests_by_hand() -> None:
 
 
 def test_what_differs_is_said(tmp_path: Path) -> None:
-    known = {"data": {"name": "a", "unseen": [1, 2, 3, 4]}, "network": {"answers": [0.5, None], "layers": ["x"]}}
+    known = {
+        "data": {"name": "a", "unseen": [1, 2, 3, 4]},
+        "network": {"answers": [0.5, None], "layers": ["x"]},
+        "settings": {"hash": "0"},
+    }
     identity.keep(tmp_path, known)
     identity.compare(tmp_path, known)
-    near = {"data": known["data"], "network": {"answers": [0.504, None], "layers": ["x"]}}
+    near = {**known, "network": {"answers": [0.504, None], "layers": ["x"]}}
     identity.compare(tmp_path, near)
     for change, words in (
         ({"data": {"name": "b", "unseen": [1, 2, 3, 4]}}, "data name was 'a', is 'b'"),
@@ -179,6 +183,7 @@ def test_what_differs_is_said(tmp_path: Path) -> None:
         ({"network": {"answers": [0.5, 0.5], "layers": ["x"]}}, "computes something else"),
         ({"network": {"answers": [0.5], "layers": ["x"]}}, "computes something else"),
         ({"data": {"name": "a" * 64, "unseen": [1, 2, 3, 4]}}, "data name differ"),
+        ({"settings": {"hash": "1"}}, "has other settings than this run began with"),
     ):
         with pytest.raises(CheckpointError, match=words):
             identity.compare(tmp_path, {**known, **change})
@@ -186,5 +191,5 @@ def test_what_differs_is_said(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"its data is not recorded; its network is not recorded"):
         identity.compare(tmp_path, known)
     (tmp_path / identity.FILE).write_text("[]")
-    with pytest.raises(CheckpointError, match="not a record"):
+    with pytest.raises(CheckpointError, match=r"identity\.json cannot be read"):
         identity.compare(tmp_path, known)

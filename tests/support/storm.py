@@ -181,7 +181,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     """All a run leaves that does not depend on the clock: numbers, state, what each client remembers, summary."""
     last = max((folder / "checkpoint").glob("round-*"))
     summary = json.loads((folder / "summary.json").read_text())
-    del summary["seconds"]
+    del summary["seconds"], summary["digest"]  # the second depends on the first
     found = {
         "metrics.jsonl": (folder / "metrics.jsonl").read_bytes(),
         f"{last.name}/server.safetensors": (last / "server.safetensors").read_bytes(),

@@ -67,5 +67,5 @@ def test_a_picture_whose_checksum_differs(tmp_path: Path) -> None:
 def test_a_billion_clients_cost_nothing() -> None:
     data = accord.load_dataset("mnist5k")
     for partition in ("dirichlet", "iid"):
-        with pytest.raises(ConfigError, match="1000000000 clients are more than 4000 samples can serve"):
+        with pytest.raises(ConfigError, match="1,000,000,000 clients cannot share 4,000 training samples"):
             federate(data, clients=1_000_000_000, partition=partition)
