@@ -148,7 +148,8 @@ CIFAR-10, VGG11, ten clients, 50 steps of 32 samples with rate 0.01 in a round, 
 from its client's distribution, Dir(1) as in the paper (the code: 0.1), inputs in [0, 1], no part of a client's data
 held out (the code: a fifth); accuracy is the mean over the ten test angles, every ten rounds, in
 percent. **One seed, test data, nothing tuned; which readings and methods to go on with was chosen by these test
-figures.** {gpu}, torch {torch}, `batched`, compiled, tf32. Seconds are those on the clock while nine to twelve runs
+figures.** {gpu}, torch {torch}, `batched`, compiled, tf32; Accord {accord}, whose clients drew other batches than
+those of 0.2. Seconds are those on the clock while nine to twelve runs
 shared the GPU, so they compare neither methods nor machines.
 
 ## FedAvg in twelve readings
@@ -232,6 +233,7 @@ def page() -> str:
     return TEXT.format(
         gpu=kept.found["hardware"]["gpu"],
         torch=kept.found["versions"]["torch"],
+        accord=kept.found["versions"]["accord"],
         readings=readings(),
         methods=methods(kept),
         momenta=momenta(),
