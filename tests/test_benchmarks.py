@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -65,6 +67,7 @@ def test_rows_of_a_plan_are_run_several_at_a_time_and_collected(tmp_path: Path) 
     assert {path.stem for path in (tmp_path / "results" / "one").iterdir()} == {"first", "later"}
 
 
+@pytest.mark.slow  # it waits for clocks
 def test_rows_stop_when_the_time_is_over_and_go_on_later(tmp_path: Path) -> None:
     plan, runs = tmp_path / "plan.toml", tmp_path / "runs"
     settings = '["data.limit=60", "partition.clients=3", "executor=sequential", "device=cpu", "rounds=100000"]'
