@@ -13,10 +13,11 @@ import torch
 import accord
 from accord.config import RunConfig, load_config
 from accord.engine.checkpoint import Checkpoints, Snapshot
-from accord.engine.files import only_here, read_here, write_atomic
+from accord.engine.files import only_here, write_atomic
 from accord.engine.logs import RunLogs
 from accord.engine.store import ClientStore
 from accord.errors import RunError
+from accord.wire.files import read_here
 
 SMALL = [
     "rounds=2", "data.limit=60", "partition.clients=2", "clients.count=2", "partition.name=iid", "model.name=mlp",

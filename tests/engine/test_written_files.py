@@ -12,9 +12,10 @@ import torch
 
 from accord.engine import files
 from accord.engine.checkpoint import Checkpoints, Snapshot
-from accord.engine.files import read_here, rounds_in, sha256_here, write_atomic
+from accord.engine.files import rounds_in, write_atomic
 from accord.engine.store import ClientStore
 from accord.errors import RunError
+from accord.wire.files import read_here, sha256_here
 
 
 @pytest.fixture

@@ -19,10 +19,11 @@ from typing import Any
 import torch
 
 from accord.core.tensors import Trees, ordered_trees
-from accord.engine.files import read_here, refuse_links, rounds_in, sha256_here, sync_folder, write_atomic
+from accord.engine.files import rounds_in, sync_folder, write_atomic
 from accord.engine.store import MANIFEST, ClientStore, Manifest
 from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode
+from accord.wire.files import read_here, refuse_links, sha256_here
 from accord.wire.format import LIMITS
 from accord.wire.records import ANY_TEXT, SHA256, TEXTS, WHOLE, Bounds, check, parse, shown
 from accord.wire.writing import digest

@@ -7,8 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.engine.files import no_links, write_atomic
+from accord.engine.files import write_atomic
 from accord.errors import CheckpointError, RunError
+from accord.wire.files import no_links
 from accord.wire.lines import Line, lines
 from accord.wire.records import is_whole
 

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from accord.core.given import duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.files import read_here, write_atomic
+from accord.engine.files import write_atomic
 from accord.errors import CheckpointError, DataError, RunError
+from accord.wire.files import read_here
 from accord.wire.records import Bounds, parse, shown
 
 FILE = "identity.json"

@@ -19,8 +19,9 @@ import torch
 
 from accord._version import __version__
 from accord.engine.earlier import keep_timings, kept_metrics
-from accord.engine.files import no_links, refuse_links, sync_folder
+from accord.engine.files import sync_folder
 from accord.errors import RunError
+from accord.wire.files import no_links, refuse_links
 from accord.wire.lines import lines
 from accord.wire.writing import as_text, finite_only
 

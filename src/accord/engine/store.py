@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from accord.core.tensors import Trees, num_bytes, ordered_trees
-from accord.engine.files import read_here, refuse_links, sha256_here, write_atomic
+from accord.engine.files import write_atomic
 from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode
+from accord.wire.files import read_here, refuse_links, sha256_here
 from accord.wire.format import LIMITS
 from accord.wire.records import SHA256, Field
 
