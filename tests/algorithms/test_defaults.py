@@ -15,12 +15,12 @@ from accord.aggregate.reptile import Reptile, Rprop
 from accord.aggregate.robust import Krum, TrimmedMean
 from accord.algorithms import dann, fedmmd, vhl
 from accord.algorithms.fedbr import components
-from accord.algorithms.fedrane import graph
 from accord.algorithms.fedufo import performance
 from accord.core.methods import ALGORITHMS
 from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
-from accord.parts.heads import SHORTEST
+from accord.models.around import graph
+from accord.models.around.heads import SHORTEST
 from accord.settings import settings_of
 
 DISCRIMINATOR: dict[str, Any] = {

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fedfusion import FusionMethod, fedfusion, fuse, init_fusion
+from accord.algorithms.fedfusion import FusionMethod, fedfusion, init_fusion
 from accord.client import Request, Site, Work, run_client
 from accord.core.keys import Key
 from accord.core.model import Model
@@ -24,6 +24,7 @@ from accord.core.types import Batch, Job, Replies
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
 from accord.models import adapt
+from accord.models.around.fusion import fuse
 from accord.models.network import Network
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, gradient, samples

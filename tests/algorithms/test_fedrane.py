@@ -351,12 +351,11 @@ def test_settings_out_of_bounds(setting: dict[str, Any]) -> None:
         run_of(tiny_data(), **setting)
 
 
-def test_a_model_is_given_back_where_one_module_predicts() -> None:
+def test_the_model_given_back_predicts_as_the_method_is_judged() -> None:
     data = tiny_data()
     x = data.client(0)[0]
-    run = run_of(data)
-    assert run.algorithm.export(run.state) is None
-    for settings in ({"lra": False}, {"evaluation": "none"}, {"lra": False, "frozen_head": True}):
+    for settings in ({}, {"hops": 2, "graph_size": 3}, {"lra": False}, {"evaluation": "none"},
+                     {"lra": False, "frozen_head": True}):  # fmt: skip
         run = run_of(data, **settings).rounds()
         module = run.algorithm.export(run.state)
         assert module is not None

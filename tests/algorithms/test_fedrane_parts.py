@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from accord.algorithms.fedrane import graph as graphs
-from accord.algorithms.fedrane.graph import adjacency
 from accord.algorithms.fedrane.relations import Relations, discrimination
 from accord.core.model import Model
 from accord.errors import ConfigError
 from accord.models import adapt
+from accord.models.around import graph as graphs
+from accord.models.around.graph import adjacency
 from accord.parts.heads import orthonormal_head, orthonormal_rows
 from support.federation import tiny_model
 from support.fedrane import (

@@ -13,7 +13,7 @@ K all clients, m = |S| those of the round. The mean of all g_k is h at all times
 Sent: as FedAvg, the model down and up. Kept by the client: g_k; by the server: h (both as large as the model).
 Defaults: alpha = 0.01 (the paper's code for CIFAR-10, with gradients clipped to a norm of 10: local.clip = 10).
 The published code sends w_{t+1} but scores the plain average of the round's models, w_{t+1} + h / alpha:
-report = "average" does so (the module a run returns is w_{t+1} all the same). Buffers are averaged uniformly.
+report = "average" does so, and the module a run returns is then that average. Buffers are averaged uniformly.
 No setting makes it FedAvg: a small alpha weakens the regulariser, while the server's correction h / alpha stays.
 """
 
@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
+
+from torch import nn
 
 import accord.authoring as fl
 from accord.core.algorithm import Predictor
@@ -70,8 +72,14 @@ class AverageReported(fl.Method):
 
     def predictor(self, state: fl.State) -> Predictor:
         """w_{t+1} + h / alpha."""
-        average = add(state["model"], state["correction"], 1 / self.alpha)
+        average = self._average(state)
         return lambda x: self.model.reference(average, state["buffers"], x)
+
+    def export(self, state: fl.State) -> nn.Module:
+        return self.model.module(self._average(state), state["buffers"])
+
+    def _average(self, state: fl.State) -> fl.Tree:
+        return add(state["model"], state["correction"], 1 / self.alpha)
 
 
 @fl.method("client")

@@ -30,21 +30,21 @@ With train_fusion = false, lambda_0 = 0 and the identity are FedAvg.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 import accord.authoring as fl
 from accord.aggregate import EMA
 from accord.core.algorithm import Aggregator, Predictor
 from accord.core.model import Out, Shape
 from accord.core.types import Result
+from accord.models.around.fusion import Fused, fuse
 from accord.parts.lookup import gathered, in_chunks
 
 Operator = Literal["conv", "multi", "single"]
@@ -61,14 +61,6 @@ def init_fusion(rng: np.random.Generator, operator: Operator, channels: int, ini
     bound = 1 / np.sqrt(2 * channels)  # of a convolution with 2C inputs per output
     weight, bias = (rng.uniform(-bound, bound, shape) for shape in ((channels, 2 * channels), channels))
     return {"bias": torch.from_numpy(bias), "weight": torch.from_numpy(weight)}
-
-
-def fuse(fusion: Mapping[str, Tensor], local: Tensor, received: Tensor) -> Tensor:
-    """[B, C, H, W] fused maps; `fusion` says by its names which operator it is."""
-    if "weight" in fusion:
-        return functional.conv2d(torch.cat([local, received], 1), fusion["weight"][:, :, None, None], fusion["bias"])
-    # As a step from the local maps, so that lambda = 0 gives them, and their gradient, to the last bit.
-    return local + fusion["lambda"].view(-1, 1, 1) * (received - local)
 
 
 def map_shape(model: fl.Model) -> Shape:
@@ -175,6 +167,13 @@ class FusionMethod(fl.Method):
     def local_predictor(self, state: fl.State, result: Result) -> Predictor:
         """The client's network and operator, fused as the global ones are: with the received model, or itself."""
         return self.predictor(self.with_own(state, result))
+
+    def export(self, state: fl.State) -> nn.Module:
+        """Both extractors, the operator and the head."""
+        now = self.model.module(state["model"], state["buffers"])
+        before = self.evaluate == "prev"
+        received = self.model.module(state["previous"], state["previous_buffers"]) if before else None
+        return Fused(now, received, {name: t.cpu() for name, t in state["fusion"].items()}).eval()
 
 
 @fl.method("papers")

@@ -23,13 +23,15 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 import accord.authoring as fl
 from accord.core.algorithm import Predictor, put
 from accord.core.question import Question
 from accord.core.types import Exchange
-from accord.parts.heads import SHORTEST, FixedHead, orthonormal_head
+from accord.models.around.heads import SHORTEST
+from accord.parts.heads import FixedHead, orthonormal_head
 from accord.parts.lookup import in_chunks
 from accord.parts.samples import soft_labels
 
@@ -86,8 +88,14 @@ class Calibrated(fl.Method):
 
     def predictor(self, state: fl.State) -> Predictor | None:
         """The averaged body under W*, or W where there is none yet."""
-        params = {**state["model"], **state.get("calibrated", {})}
+        params = self._calibrated(state)
         return lambda x: self.model.reference(params, state["buffers"], x)
+
+    def export(self, state: fl.State) -> nn.Module:
+        return self.model.module(self._calibrated(state), state["buffers"])
+
+    def _calibrated(self, state: fl.State) -> fl.Tree:
+        return {**state["model"], **state.get("calibrated", {})}
 
 
 @fl.method("client")

@@ -35,7 +35,7 @@ import accord.authoring as fl
 from accord.core.model import Out
 from accord.core.tensors import clone
 from accord.errors import DataError
-from accord.parts.heads import SHORTEST
+from accord.models.around.heads import SHORTEST
 from accord.parts.lookup import in_chunks
 from accord.parts.mlp import mlp
 from accord.parts.samples import share_of

@@ -24,6 +24,8 @@ from accord.models.shapes import evaluating
 class Adapted(nn.Module):
     """A user's module, its head and perhaps its feature maps known by name. Made by `adapt`."""
 
+    own_prefix = "module."  # stands before the names of its values; a model that leaves has them without
+
     def __init__(self, module: nn.Module, head: str, maps: str | None) -> None:
         super().__init__()
         self.module = module

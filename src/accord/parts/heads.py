@@ -23,21 +23,7 @@ from accord.core.task import Part
 from accord.core.tensors import Trees
 from accord.core.types import Carry, Job
 from accord.errors import ConfigError
-
-SHORTEST = 1e-4  # shorter features are not stretched to length one: gradients grow by 1 / length
-
-
-class UnitHead(nn.Module):
-    """Cosines between the features and the rows of an orthonormal matrix."""
-
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__()
-        self.in_features = weight.shape[1]
-        self.weight = nn.Parameter(weight)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """[B, C] logits in [-1, 1]."""
-        return nn.functional.normalize(features, dim=-1, eps=SHORTEST) @ self.weight.mT
+from accord.models.around.heads import UnitHead, exchange
 
 
 def orthonormal_head(model: Model) -> Model:
@@ -62,8 +48,7 @@ def orthonormal_head(model: Model) -> Model:
             f"a frozen orthonormal head needs a feature for every class, but the model gives {features} "
             f"features for {classes} classes; use a wider last layer, or no frozen head"
         )
-    parent, _, leaf = name.rpartition(".")
-    setattr(network.get_submodule(parent), leaf, UnitHead(orthonormal_rows(head.weight.detach())))
+    exchange(network, name, UnitHead(orthonormal_rows(head.weight.detach())))
     return model.computing(network)
 
 

@@ -7,8 +7,8 @@ for federated learning with non-IID data". ACM Multimedia 2023, arXiv 2308.11646
                Z~ = attentive message passing over A;   min CE(head(Z~), y) + lambda_CD L_CD(Z, Z~)
     server:    D_k = w_k - w_t,  p > 0 with (G^T G p)_k = 1 / p_k,  w_{t+1} = w_t + c sum_k p_k D_k
 
-Equations: `graph` and `relations` in this folder, `accord.aggregate.nash`. lra = false is the paper's w/o-LRA,
-gne = false its w/o-GNE (average by samples); without both it is FedAvg.
+Equations: `graph` and `relations` in `accord.models.around`, `relations` in this folder, `accord.aggregate.nash`.
+lra = false is the paper's w/o-LRA, gne = false its w/o-GNE (average by samples); without both it is FedAvg.
 
 Sent: the model and the tree `relations` (3 D^2 numbers a hop) down and up; n_k up. Reveals what FedAvg does. All
 uploaded parameters bargain together; buffers are averaged by samples. Rounds without an agreement take FedAvg's
@@ -53,6 +53,7 @@ from accord.algorithms.fedrane.relations import Relations
 from accord.algorithms.fedrane.settings import Evaluation, Settings
 from accord.core.algorithm import Aggregator, Predictor
 from accord.core.types import Result
+from accord.models.around.relations import Related
 from accord.parts.heads import FixedHead, orthonormal_head
 
 
@@ -103,10 +104,13 @@ class FedRANE(fl.Method):
         """The client's model with its own module."""
         return self.predictor(self.with_own(state, result))
 
-    def export(self, state: fl.State) -> nn.Module | None:
-        """The averaged model, where it is judged without the module."""
-        plain = self.task.evaluation == "none"
-        return self.model.module(state["model"], state["buffers"]) if plain else None
+    def export(self, state: fl.State) -> nn.Module:
+        """The averaged model, with the module if it is judged with it: among the samples of a call."""
+        network, task = self.model.module(state["model"], state["buffers"]), self.task
+        if task.evaluation == "none":
+            return network
+        weights = {name: t.cpu() for name, t in state["relations"].items()}
+        return Related(network, task.relations, task.graph_size, weights).eval()
 
     def _plain(self, state: fl.State) -> Predictor:
         return lambda x: self.model.reference(state["model"], state["buffers"], x)

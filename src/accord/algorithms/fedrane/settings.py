@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import accord.authoring as fl
 from accord.aggregate import Weighting
 from accord.aggregate.nash import Scale
-from accord.algorithms.fedrane.graph import GraphMode
 from accord.algorithms.fedrane.relations import Similarity
+from accord.models.around.graph import GraphMode
 
 Evaluation = Literal["none", "batch", "support"]
 
