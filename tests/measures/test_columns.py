@@ -9,6 +9,18 @@ import pytest
 from accord.measures import MEASURES
 from accord.measures.column import Column, number, percent
 
+
+def metric(name: str, title: str, write: Any, better: str) -> dict[str, tuple[Any, ...]]:
+    """A metric's: its value, and of the clients' values mean, worst and deviation at the end of a run."""
+    clients, unit = f"client_{name}", " %" if write is percent else ""
+    return {
+        name: (title + unit, (name,), write, better, True),
+        f"mean_client_{name}": (f"mean client {title}{unit}", (clients, "mean"), write, better, False),
+        f"worst_client_{name}": (f"worst client {title}{unit}", (clients, "worst"), write, better, False),
+        f"client_{name}_std": (f"client {title} std{unit}", (clients, "std"), write, "lower", False),
+    }
+
+
 # key: title, where it lies in the summary, how it is written, better, shown in comparisons
 COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
     "accuracy": {
@@ -16,18 +28,23 @@ COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
         "best_accuracy": ("best %", ("best_accuracy",), percent, "higher", True),
         "top5_accuracy": ("top-5 rounds %", ("top5_accuracy",), percent, "higher", True),
     },
-    "balanced_accuracy": {
-        "balanced_accuracy": ("balanced accuracy %", ("balanced_accuracy",), percent, "higher", True)
-    },
+    "auroc": metric("auroc", "auroc", number, "higher"),
+    "average_precision": metric("average_precision", "average precision", number, "higher"),
+    "balanced_accuracy": metric("balanced_accuracy", "balanced accuracy", percent, "higher"),
+    "brier": metric("brier", "brier", number, "lower"),
     "clients": {
         "best_client": ("best client %", ("client_accuracy", "best"), percent, "higher", False),
         "worst_client": ("worst client %", ("client_accuracy", "worst"), percent, "higher", True),
         "mean_client": ("mean client %", ("client_accuracy", "mean"), percent, "higher", False),
         "client_std": ("client std %", ("client_accuracy", "std"), percent, "lower", True),
     },
+    "ece": metric("ece", "ece", percent, "lower"),
+    "f1": metric("f1", "f1", percent, "higher"),
+    "log_loss": metric("log_loss", "log loss", number, "lower"),
+    "micro_f1": metric("micro_f1", "micro f1", percent, "higher"),
     "drift": {"drift": ("update cosine", ("drift", "mean"), number, None, True)},
     "local_on_global": {"local_on_global": ("local on global %", ("local_on_global", "mean"), percent, "higher", True)},
-    "macro_f1": {"macro_f1": ("macro f1 %", ("macro_f1",), percent, "higher", True)},
+    "macro_f1": metric("macro_f1", "macro f1", percent, "higher"),
     "map": {"map": ("mAP %", ("map",), percent, "higher", True)},
     "personal": {
         "personal_before": ("personal before %", ("personal_accuracy_before", "mean"), percent, "higher", True),
@@ -43,6 +60,13 @@ COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
 HABITS: dict[str, tuple[Any, ...]] = {
     "accuracy": (None, False, False, set()),
     "balanced_accuracy": (False, False, False, {"logits"}),
+    "micro_f1": (False, False, False, {"logits"}),
+    "log_loss": (False, False, False, {"logits"}),
+    "f1": (False, False, False, {"logits"}),
+    "ece": (False, False, False, {"logits"}),
+    "brier": (False, False, False, {"logits"}),
+    "average_precision": (False, False, False, {"logits"}),
+    "auroc": (False, False, False, {"logits"}),
     "clients": (True, False, False, set()),
     "drift": (False, False, False, set()),
     "local_on_global": (False, False, False, set()),
@@ -52,6 +76,11 @@ HABITS: dict[str, tuple[Any, ...]] = {
     "unseen": (0, False, False, set()),
     "validation": (None, False, False, set()),
 }
+
+
+def test_every_measure_is_written_down_here() -> None:
+    ours = {name for name, measure in MEASURES.items() if type(measure).__module__.startswith("accord.")}
+    assert HABITS.keys() == COLUMNS.keys() == ours
 
 
 @pytest.mark.parametrize("name", HABITS)

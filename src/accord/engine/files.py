@@ -26,6 +26,7 @@ OWN = (
         "timings.jsonl",
         "notes.txt",
         "summary.json",
+        "sites.csv",
         "mlflow-run-id",
     ),
     *("tensorboard", "checkpoint"),

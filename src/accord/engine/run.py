@@ -26,6 +26,7 @@ from accord.engine.folder import CONFIG, new_folder
 from accord.engine.logs import RunLogs, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
+from accord.engine.sites import read_sites, write_sites
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError, DivergedError
 from accord.executors.gpu.precision import numerics
@@ -48,6 +49,17 @@ class Outcome:
     metrics: list[Record]
     summary: Record
     folder: Path
+
+    def sites(self) -> list[Record]:
+        """How the final model does at each site: samples, classes, the global model, the site's own.
+
+        Empty where nothing was measured at the clients (`evaluate.clients`, `evaluate.personal`).
+
+        >>> for row in outcome.sites():                                           # doctest: +SKIP
+        ...     print(row["site"], row["samples"], row["accuracy"])
+        """
+        found = read_sites(self.folder)
+        return [] if found is None else found.rows()
 
 
 def run(
@@ -172,7 +184,9 @@ def _rounds(
             logs.write("timings", {"round": done.round, **done.clock.laps})
             audience.round_ended(done.round, record)
         rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
-        summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(state, rehearsal)
+        final = evaluator.final(state, rehearsal)
+        summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(final)
+        write_sites(logs.folder, evaluator.sites(final))
         summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
     finally:
         executor.close()

@@ -7,7 +7,8 @@ from typing import Any
 
 from accord.measures.column import Column
 from accord.measures.measure import Measure, Record, entry, switch
-from accord.measures.scene import Moment, Scene
+from accord.measures.predictions import Vector
+from accord.measures.scene import Final, Moment, Scene
 from accord.measures.spread import in_short, spread_record
 
 
@@ -33,3 +34,7 @@ class Clients(Measure):
         """That of the last evaluation."""
         spreads = [record["clients"] for record in records if "clients" in record]
         return {"client_accuracy": in_short(spreads[-1]) if spreads else {}}
+
+    def sites(self, scene: Scene, final: Final) -> dict[str, Vector]:
+        """Each client's own."""
+        return {} if final.clients is None else {"accuracy": final.clients.accuracies}

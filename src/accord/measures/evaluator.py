@@ -9,11 +9,16 @@ from accord.core.tensors import Trees
 from accord.core.types import Replies, State
 from accord.errors import ConfigError
 from accord.measures.measure import MEASURES, Measure, Record
-from accord.measures.scene import Ask, Moment, Scene
+from accord.measures.predictions import Predictions, Vector
+from accord.measures.scene import Ask, Final, Moment, Scene
+from accord.measures.sites import Sites, sites_of
 
 
 class Evaluator:
-    """Made before the first round: what could not be measured is refused here. It keeps nothing between rounds."""
+    """Made before the first round: what could not be measured is refused here.
+
+    It keeps nothing between rounds but the predictions of the last state, which the end asks for once more.
+    """
 
     def __init__(self, scene: Scene, extra: Sequence[Measure] = ()) -> None:
         taken = set(MEASURES)
@@ -26,6 +31,7 @@ class Evaluator:
         for measure in self.measures:
             measure.check(scene)
         self._keep = frozenset(name for measure in self.measures for name in measure.reads)
+        self._last: tuple[State, Predictions | None] | None = None
 
     @property
     def at_clients(self) -> bool:
@@ -36,8 +42,9 @@ class Evaluator:
         """What was measured in a round (counted from 0): all of it every so often and in the last one."""
         scene = self.scene
         due = (round + 1) % scene.every == 0 or round + 1 == scene.rounds
-        predictor = scene.algorithm.predictor(new) if due else None
-        predictions = scene.predictions(predictor, self._keep) if predictor is not None else None
+        predictions = self._predictions(new) if due else None
+        if round + 1 == scene.rounds:
+            self._last = new, predictions
         moment = Moment(round, old, new, replies, memory_of, predictions)
         record: Record = {}
         for measure in self.measures:
@@ -45,12 +52,30 @@ class Evaluator:
                 record |= measure.round(scene, moment)
         return record
 
-    def end(self, state: State, ask: Ask) -> Record:
-        """What is measured once, from the final state; `ask` is an exchange of which clients keep nothing."""
+    def _predictions(self, state: State) -> Predictions | None:
+        """Of the global model, where there is one."""
+        predictor = self.scene.algorithm.predictor(state)
+        return self.scene.predictions(predictor, self._keep) if predictor is not None else None
+
+    def final(self, state: State, ask: Ask) -> Final:
+        """What is looked at after the last round; `ask` is an exchange of which clients keep nothing."""
+        known = self._last is not None and self._last[0] is state
+        predictions = self._last[1] if known and self._last is not None else self._predictions(state)
+        return Final(self.scene, state, ask, predictions)
+
+    def end(self, final: Final) -> Record:
+        """What is measured once, from the final state."""
         record: Record = {}
         for measure in self.measures:
-            record |= measure.end(self.scene, state, ask)
+            record |= measure.end(self.scene, final)
         return record
+
+    def sites(self, final: Final) -> Sites | None:
+        """The final state site by site; None where nothing was measured at the clients."""
+        values: dict[str, Vector] = {}
+        for measure in self.measures:
+            values |= measure.sites(self.scene, final)
+        return sites_of(self.scene.data, values) if values else None
 
     def summary(self, metrics: Sequence[Mapping[str, Any]], timings: Sequence[Mapping[str, Any]]) -> Record:
         """What the rounds come down to: the run's facts, every measure's share, bytes, seconds."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from accord.core.types import State
 from accord.measures.column import Column
-from accord.measures.scene import Ask, Moment, Scene
+from accord.measures.predictions import Vector
+from accord.measures.scene import Final, Moment, Scene
 from accord.settings import Registry, Setting
 
 Record = dict[str, Any]
@@ -34,8 +34,12 @@ class Measure:
         """What it adds to an evaluated round's line of metrics.jsonl."""
         return {}
 
-    def end(self, scene: Scene, state: State, ask: Ask) -> Record:
+    def end(self, scene: Scene, final: Final) -> Record:
         """What is measured once, after the last round; it goes to summary.json."""
+        return {}
+
+    def sites(self, scene: Scene, final: Final) -> dict[str, Vector]:
+        """Columns of the table of sites: a number per client [K], NaN where there is none."""
         return {}
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:

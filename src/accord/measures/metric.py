@@ -22,7 +22,8 @@ from torch import Tensor
 from accord.errors import ConfigError, DataError
 from accord.measures.column import Better, Column, number, percent
 from accord.measures.measure import MEASURES, Measure, Record, switch
-from accord.measures.scene import Moment, Scene
+from accord.measures.predictions import ClientScores, Vector
+from accord.measures.scene import Final, Moment, Scene
 from accord.measures.spread import in_short, spread_record
 
 Function = Callable[[Tensor, Tensor], float]  # logits [N, C] and labels [N]; NaN where it is not defined
@@ -52,8 +53,10 @@ class Metric(Measure):
         better: Better | None = "higher",
         doc: str = "",
         percent: bool = False,
+        extra: str = "",
+        classes: int | None = None,
     ) -> None:
-        self.function = function
+        self.function, self.extra, self.classes = function, extra, classes
         self.name = name or getattr(function, "__name__", "")
         if not NAME.fullmatch(self.name) or self.name in TAKEN:
             raise ConfigError(
@@ -65,14 +68,23 @@ class Metric(Measure):
         self.better = better
         self.__doc__ = doc or (inspect.getdoc(function) or self.name.replace("_", " ")).splitlines()[0]
         self.setting = switch(self.name, self.__doc__)
-        self.columns = (_column(self.name, better, percent),)
+        self.columns = _columns(self.name, better, percent)
 
     def check(self, scene: Scene) -> None:
         """Try it on one sample of each class, and on one sample, which may be all that a client has."""
         classes = scene.data.num_classes
+        if self.classes not in (None, classes):
+            raise ConfigError(f"evaluate.{self.name} is for {self.classes} classes, and the data has {classes}")
         for count in (classes, 1):
             try:
                 self._value(torch.eye(classes)[:count], torch.arange(count))
+            except ImportError as error:
+                if not self.extra:
+                    raise
+                raise ConfigError(
+                    f"evaluate.{self.name} needs {error.name or 'a package'}, which is not installed: "
+                    f"pip install 'accord-fl[{self.extra}]'"
+                ) from error
             except Exception as error:
                 raise ConfigError(
                     f"metric {self.name} cannot be used: tried on {count} samples (logits [{count}, {classes}], "
@@ -88,9 +100,7 @@ class Metric(Measure):
         record: Record = {self.name: None if math.isnan(value) else value}
         clients = predictions.clients("test") if scene.settings.get("clients", True) else None
         if clients is not None:
-            values = np.full(len(clients.groups), np.nan)
-            for client in np.flatnonzero(clients.sizes).tolist():
-                values[client] = self._value(*clients.of(client))
+            values = self._values(clients)
             if not np.isnan(values).all():
                 record[f"clients_{self.name}"] = spread_record(values, clients.sizes, self.better)
         return record
@@ -99,6 +109,18 @@ class Metric(Measure):
         """The last value, and the clients' under `client_` and its name."""
         spreads = [record[f"clients_{self.name}"] for record in records if f"clients_{self.name}" in record]
         return super().summary(scene, records) | ({f"client_{self.name}": in_short(spreads[-1])} if spreads else {})
+
+    def sites(self, scene: Scene, final: Final) -> dict[str, Vector]:
+        """The clients' values under its name."""
+        clients = final.clients
+        return {} if clients is None else {self.name: self._values(clients)}
+
+    def _values(self, clients: ClientScores) -> Vector:
+        """[K] NaN for a client without samples, or where it is not defined for those it has."""
+        values = np.full(len(clients.groups), np.nan)
+        for client in np.flatnonzero(clients.sizes).tolist():
+            values[client] = self._value(*clients.of(client))
+        return values
 
     def _value(self, logits: Tensor, labels: Tensor) -> float:
         value = float(self.function(logits, labels))
@@ -109,16 +131,25 @@ class Metric(Measure):
         return value
 
 
-def metric(name: str, *, better: Better | None = "higher", doc: str = "", percent: bool = False) -> Callable[[F], F]:
+def metric(
+    name: str,
+    *,
+    better: Better | None = "higher",
+    doc: str = "",
+    percent: bool = False,
+    extra: str = "",
+    classes: int | None = None,
+) -> Callable[[F], F]:
     """Decorator: register a function of logits [N, C] and labels [N] as a measure, off unless `evaluate.NAME = true`.
 
-    `better` says which values are good ones; `percent` writes it in tables as a percentage. Do it before the
-    configuration is read.
+    `better` says which values are good ones; `percent` writes it in tables as a percentage; `extra` is the one of ours
+    that installs what it imports; `classes`: there must be so many. Do it before the configuration is read.
     """
 
     def register(function: F) -> F:
         len(MEASURES)  # those of the package come first
-        MEASURES.add(name)(Metric(function, name, better=better, doc=doc, percent=percent))
+        given = {"better": better, "doc": doc, "percent": percent, "extra": extra, "classes": classes}
+        MEASURES.add(name)(Metric(function, name, **given))  # type: ignore[arg-type]
         return function
 
     return register
@@ -129,6 +160,14 @@ def as_measure(given: Measure | Function) -> Measure:
     return given if isinstance(given, Measure) else Metric(given)
 
 
-def _column(name: str, better: Better | None, share: bool) -> Column:
-    title = name.replace("_", " ")
-    return Column(name, f"{title} %" if share else title, (name,), percent if share else number, better)
+def _columns(name: str, better: Better | None, share: bool) -> tuple[Column, ...]:
+    title, unit, write = name.replace("_", " "), " %" if share else "", percent if share else number
+    spread = (f"client_{name}",)
+    return (
+        Column(name, f"{title}{unit}", (name,), write, better),
+        Column(f"mean_client_{name}", f"mean client {title}{unit}", (*spread, "mean"), write, better, compared=False),
+        Column(
+            f"worst_client_{name}", f"worst client {title}{unit}", (*spread, "worst"), write, better, compared=False
+        ),
+        Column(f"client_{name}_std", f"client {title} std{unit}", (*spread, "std"), write, "lower", compared=False),
+    )

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
-from accord.core.types import Replies, State
 from accord.measures.column import Column
 from accord.measures.measure import Measure, Record, entry
-from accord.measures.scene import Ask, Moment, Scene
+from accord.measures.predictions import Vector
+from accord.measures.scene import Final, Moment, Scene
 from accord.measures.spread import spread_record
 from accord.settings import Setting
+
+Measured = Mapping[int, Mapping[str, Tensor]]  # by client
+AT_THE_END = {"personal_accuracy_before": "personal_before", "personal_accuracy": "personal_correct"}
 
 
 @entry
@@ -46,25 +50,38 @@ class Personal(Measure):
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """Of the round's clients, after their training."""
-        return {"personal": _shares(moment.replies, "personal_correct")} if len(moment.replies) else {}
+        replies = moment.replies
+        measured = {k: result.metrics for k, result in zip(replies.ids, replies.results, strict=True)}
+        return {"personal": _spread(measured, "personal_correct")} if measured else {}
 
-    def end(self, scene: Scene, state: State, ask: Ask) -> Record:
+    def end(self, scene: Scene, final: Final) -> Record:
         """Of all clients, before and after one more round of their training."""
-        replies = ask("train", scene.members, scene.algorithm.message(state))
-        return {
-            "personal_accuracy_before": _shares(replies, "personal_before"),
-            "personal_accuracy": _shares(replies, "personal_correct"),
-        }
+        return {name: _spread(final.trained, count) for name, count in AT_THE_END.items()}
+
+    def sites(self, scene: Scene, final: Final) -> dict[str, Vector]:
+        """Each client's own."""
+        columns = {}
+        for name, count in AT_THE_END.items():
+            columns[name] = np.full(len(scene.data), np.nan)
+            for client, (share, _) in _shares(final.trained, count).items():
+                columns[name][client] = share
+        return columns
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
         """All of it is measured at the end."""
         return {}
 
 
-def _shares(replies: Replies, count: str) -> Record:
-    """The spread of right answers over test samples; clients without test samples are left out."""
-    sums = [result.metrics for result in replies.results if count in result.metrics]
-    if not sums:
-        return {}
-    tested = np.array([int(metrics["personal_examples"]) for metrics in sums])
-    return spread_record(np.array([float(metrics[count]) for metrics in sums]) / tested, tested)
+def _shares(measured: Measured, count: str) -> dict[int, tuple[float, int]]:
+    """Right answers as a share of a client's test samples, and how many these are; without samples there is no entry."""
+    return {
+        client: (float(sums[count]) / int(sums["personal_examples"]), int(sums["personal_examples"]))
+        for client, sums in measured.items()
+        if count in sums
+    }
+
+
+def _spread(measured: Measured, count: str) -> Record:
+    """Over the clients that have test samples."""
+    shares = _shares(measured, count)
+    return spread_record(*map(np.array, zip(*shares.values(), strict=True))) if shares else {}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from accord.core.algorithm import Algorithm, Predictor
 from accord.core.task import Task
 from accord.core.tensors import Trees
 from accord.core.types import Carry, Job, Replies, State
 from accord.data.federated import FederatedData
-from accord.measures.predictions import Predictions
+from accord.measures.predictions import ClientScores, Predictions
 
 Ask = Callable[[str, Sequence[int], Trees], Replies]  # a last exchange: task, clients, message; no memory is kept
 Look = Callable[[Job, Carry], None]
@@ -54,3 +56,26 @@ class Moment:
     replies: Replies
     memory_of: Callable[[int], Trees]  # what a client keeps; it need not have come with its reply
     predictions: Predictions | None  # of the global model; None: there is none, or the round is not evaluated
+
+
+@dataclass(frozen=True)
+class Final:
+    """The end of a run: the last state, and what is read off it once."""
+
+    scene: Scene
+    state: State
+    ask: Ask
+    predictions: Predictions | None  # of the global model; None: there is none
+
+    @property
+    def clients(self) -> ClientScores | None:
+        """The global model on the clients' own test data, unless that is switched off or nobody has any."""
+        if self.predictions is None or not self.scene.settings.get("clients", True):
+            return None
+        return self.predictions.clients("test")
+
+    @cached_property
+    def trained(self) -> dict[int, Mapping[str, Tensor]]:
+        """What every client measured before and after one more training from this state; nothing else is kept."""
+        replies = self.ask("train", self.scene.members, self.scene.algorithm.message(self.state))
+        return {client: result.metrics for client, result in zip(replies.ids, replies.results, strict=True)}

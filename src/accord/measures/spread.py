@@ -66,16 +66,20 @@ def spread(values: npt.ArrayLike, sizes: npt.ArrayLike | None = None) -> Spread:
 def spread_record(
     values: npt.ArrayLike, sizes: npt.ArrayLike | None = None, better: str | None = "higher"
 ) -> dict[str, Any]:
-    """The spread in types JSON keeps; where lower values are better, the best is the smallest."""
+    """The spread in types JSON keeps; where lower values are better, the best is the smallest.
+
+    `undefined` is there where clients have test data and no value: an AUROC of samples of one class.
+    """
     record = asdict(spread(values, sizes))
     if better == "lower":
         record["best"], record["worst"] = record["worst"], record["best"]
-    return {**record, "deciles": list(record["deciles"])}
+    undefined = int((np.isnan(values) & (np.asarray(sizes) > 0)).sum()) if sizes is not None else 0
+    return {**record, "deciles": list(record["deciles"]), **({"undefined": undefined} if undefined else {})}
 
 
 def in_short(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a summary keeps of it."""
-    return {name: record[name] for name in ("best", "worst", "mean", "std")}
+    return {name: record[name] for name in ("best", "worst", "mean", "std", "undefined") if name in record}
 
 
 def _column(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 
 from accord.core.task import LocalTraining
-from accord.core.types import Carry, Job, State
+from accord.core.types import Carry, Job
 from accord.errors import ConfigError
 from accord.measures.measure import Measure, Record, entry
-from accord.measures.scene import Ask, Scene
+from accord.measures.scene import Final, Scene
 from accord.settings import NOT_NEGATIVE, Setting
 
 
@@ -36,14 +36,14 @@ class Unseen(Measure):
         if not isinstance(scene.algorithm.tasks["train"], LocalTraining):
             raise ConfigError("evaluate.unseen_epochs needs a method whose clients train a model of their own")
 
-    def end(self, scene: Scene, state: State, ask: Ask) -> Record:
+    def end(self, scene: Scene, final: Final) -> Record:
         """One curve, the mean over the newcomers that have data to train and to test on."""
         task = scene.algorithm.tasks["train"]
         assert isinstance(task, LocalTraining)
         assert scene.visit is not None
         epochs = scene.settings["unseen_epochs"]
         task = replace(task, plan=replace(task.plan, epochs=epochs, steps=0))
-        message = scene.algorithm.message(state)
+        message = scene.algorithm.message(final.state)
         curves = []
         for client in sorted(scene.data.unseen):
             curve: list[float] = []
