@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from accord.core.keys import Key
-from accord.core.task import Task
+from accord.core.task import Task, stream
 from accord.core.tensors import Tree, Trees, finite
 from accord.core.types import Batch, Carry, ClientData, Job, Result
 from accord.data.federated import FederatedData
@@ -130,7 +130,7 @@ def run_client(
     `epoch_end` looks at the carry before the first step and after each epoch (plans by epochs only).
     """
     client, round = work.client, request.round
-    data, draws = site.client_data(client), site.draws(client, request.task, round)
+    data, draws = site.client_data(client), site.draws(client, stream(request.task, task), round)
     batches = task.plan.schedule(draws.order(), len(data.y))
     widest = max((len(batch) for batch in batches), default=0)
     drawn = task.noise(draws.noise(), len(batches), widest)

@@ -12,10 +12,10 @@ from typing import Any
 
 from accord.config import catalog, toml
 from accord.config.overrides import overlay, parse_sets
-from accord.config.sections import Gathered, Problems, read
+from accord.config.sections import Gathered, Problems, declared, read
 from accord.config.tree import RunConfig
 from accord.errors import ConfigError
-from accord.settings import plain
+from accord.settings import REQUIRED, Setting, plain, settings_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -74,6 +74,36 @@ def config_hash(config: RunConfig) -> str:
             values[item.name] = {key: value for key, value in values[item.name].items() if value}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def changed(config: RunConfig) -> dict[str, Any]:
+    """The settings that shape the result and differ from their defaults, by key.
+
+    >>> changed(from_dict({"local": {"lr": 0.2}, "workers": 3}))
+    {'local.lr': 0.2}
+    """
+    found: dict[str, Any] = {}
+    for item in fields(config):
+        section = getattr(config, item.name)
+        if item.name in _NOT_HASHED:
+            continue
+        if not is_dataclass(section):
+            found |= _unusual("", settings_of(RunConfig), {item.name: plain(section)})
+            continue
+        kind: type = type(section)
+        settings = {**settings_of(kind), **declared(kind, catalog.registry, getattr(section, "name", ""))}
+        left_out = _DATA_NOT_HASHED if item.name == "data" else ()
+        values = {key: value for key, value in _section(section).items() if key not in left_out}
+        found |= _unusual(f"{item.name}.", settings, values)
+    return found
+
+
+def _unusual(prefix: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {prefix + key: value for key, value in values.items() if _differs(value, settings[key])}
+
+
+def _differs(value: object, setting: Setting) -> bool:
+    return setting.default is REQUIRED or value != plain(setting.default)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

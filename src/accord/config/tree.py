@@ -140,11 +140,14 @@ class EvaluateConfig(Gathered):
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """What is kept so that a stopped run can go on."""
+    """What is kept of a run: so that it can go on when it was stopped, and of the clients' own models at its end."""
 
     every: Annotated[int, NOT_NEGATIVE, "rounds between two checkpoints; 0: none"] = 1
     keep: Annotated[int, AtLeast(1), "checkpoints kept"] = 2
     memory_limit_mb: Annotated[int, NOT_NEGATIVE, "clients' memory held in RAM before it goes to disk"] = 1024
+    personal_mb: Annotated[
+        int, NOT_NEGATIVE, "most that the clients' own models may take together in model/clients; 0: keep none"
+    ] = 512
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,7 @@ class LocalTraining:
     frozen: frozenset[str] = frozenset()  # parameters that are not trained
     personal: frozenset[str] = frozenset()  # parameters and buffers that stay with the client
     keeps_optimizer: bool = False  # its state stays with the client over rounds
+    hands_over: bool = False  # it answers with the model it is judged by, and with nothing else
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
@@ -302,15 +303,27 @@ class LocalTraining:
             correct = self._personal_correct(job, carry, before=False)
             metrics["personal_correct"] = correct
             metrics["personal_examples"] = torch.full_like(correct, len(job.data.test_y))
+        if self.hands_over:
+            params, buffers = self._judged(job, carry, before=False)
+            return Result(ordered_trees({"model": params, "buffers": buffers}), {}, metrics)
         return Result(ordered_trees(reply), ordered_trees(memory), metrics)
 
     def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
         """How many of its own test samples the client's model gets right, before the first step or after the last."""
-        verdicts = [(p.judged_before if before else p.judged)(self.model, job, carry) for p in self.parts]
-        judged = [one for one in verdicts if one is not None]
-        params, buffers = judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
+        params, buffers = self._judged(job, carry, before=before)
         logits = self.model.reference(params, buffers, job.data.test_x).logits
         return (logits.argmax(1) == job.data.test_y).sum().double()
+
+    def _judged(self, job: Job, carry: Carry, *, before: bool) -> tuple[Tree, Tree]:
+        """The client's model: the one a part keeps, else the one it trains."""
+        verdicts = [(p.judged_before if before else p.judged)(self.model, job, carry) for p in self.parts]
+        judged = [one for one in verdicts if one is not None]
+        return judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
+
+
+def stream(name: str, task: Task) -> str:
+    """The name a task draws under: one that hands its model over trains as `train` does, to the bit."""
+    return "train" if getattr(task, "hands_over", False) else name
 
 
 def _value(part: Part, term: Term | None) -> Tensor | None:

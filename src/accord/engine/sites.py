@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from accord.engine.files import no_links, write_atomic
+from accord.engine.files import write_atomic
 from accord.errors import DataError
 from accord.measures.sites import COUNTS, WORDS, Sites
+from accord.wire.files import no_links
 
 FILE = "sites.csv"
 

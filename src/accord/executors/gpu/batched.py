@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from accord.client import Answer, Request, Site, Work, as_tensor, check_finite, seed_torch
-from accord.core.task import LocalTraining, Task
+from accord.core.task import LocalTraining, Task, stream
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
 from accord.errors import DivergedError
@@ -126,7 +126,7 @@ class Batched(Choice):
         cuda = self.recorder.cuda
         with torch.random.fork_rng(devices=[self.site.device] if cuda else []):
             first = min(client.id for client in block)
-            seed_torch(self.site.draws(first, request.task, request.round).torch_seed(), self.site.device)
+            seed_torch(self.site.draws(first, stream(request.task, task), request.round).torch_seed(), self.site.device)
             if self.data.bring([client.id for client in block], self.asked):
                 self._drop_lanes(request.task)
             measured = cuda and request.task not in self.limit
@@ -159,7 +159,8 @@ class Batched(Choice):
     def _clients(self, request: Request, task: Task) -> list[Client]:
         """Every client's job, batches and noise; those with the most steps first."""
         device, sizes, count = self.site.device, self.site.data.sizes, len(request.works)
-        random = [self.site.draws(work.client, request.task, request.round) for work in request.works]
+        name = stream(request.task, task)
+        random = [self.site.draws(work.client, name, request.round) for work in request.works]
         examples = np.array([sizes[work.client] for work in request.works])
         batches = [task.plan.schedule(draws.order(), int(n)) for draws, n in zip(random, examples, strict=True)]
         numbers = {
