@@ -66,7 +66,7 @@ def need_pandas() -> Any:
     return pandas
 
 
-def _csv(pandas: Any, path: Path, separator: str, as_text: Iterable[str]) -> pandas.DataFrame:
+def _csv(pandas: Any, path: Path, separator: str, as_text: Iterable[str]) -> Any:
     names = _header(path, separator)
     if len(names) == 1 and (other := [s for s in SEPARATORS if s != separator and s in names[0]]):
         raise DataError(
@@ -75,7 +75,7 @@ def _csv(pandas: Any, path: Path, separator: str, as_text: Iterable[str]) -> pan
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error", pandas.errors.ParserWarning)  # rows longer than the names would be cut
-        frame: pandas.DataFrame = pandas.read_csv(
+        return pandas.read_csv(
             path,
             sep=separator,
             encoding="utf-8-sig",
@@ -84,7 +84,6 @@ def _csv(pandas: Any, path: Path, separator: str, as_text: Iterable[str]) -> pan
             compression=None,
             dtype=dict.fromkeys(as_text, str),
         )
-    return frame
 
 
 def _header(path: Path, separator: str) -> list[str]:
@@ -109,9 +108,8 @@ def check_names(names: list[str], where: str) -> None:
         raise DataError(f"{where} has no columns; its first line must be their names")
 
 
-def _parquet(pandas: Any, path: Path) -> pandas.DataFrame:
+def _parquet(pandas: Any, path: Path) -> Any:
     from pyarrow import parquet
 
     check_names(parquet.read_schema(path).names, str(path))
-    frame: pandas.DataFrame = pandas.read_parquet(path, engine="pyarrow")
-    return frame
+    return pandas.read_parquet(path, engine="pyarrow")

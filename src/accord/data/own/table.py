@@ -82,23 +82,25 @@ def from_table(
     if first.owners is not None:
         sites = numbered(first.owners, second.owners if second else None)
         notes += _lonely(sites)
+    ids: tuple[Index | None, Index | None]
     if second is None:
         train, held = _split(y[0], sites, test_fraction, seed)
         parts, labels = (first.at(train), first.at(held)), (y[0][train], y[0][held])
-        owners = (None, None) if sites is None else (sites.train[train], sites.train[held])
+        ids = (None, None) if sites is None else (sites.train[train], sites.train[held])
     else:
         parts, labels = (first, second), (y[0], y[1])
-        owners = (None, None) if sites is None else (sites.train, sites.test)
+        ids = (None, None) if sites is None else (sites.train, sites.test)
     if missing == "mean":
         kinds = filled(kinds, [part.features for part in parts], notes)
     inputs = inputs_of(kinds, parts[0].features, normalise)
     pools = [Pool(inputs.tensor(part.features), torch.from_numpy(own)) for part, own in zip(parts, labels, strict=True)]
     return Dataset(
         name or _called(table),
-        *pools,
+        pools[0],
+        pools[1],
         classes,
-        train_clients=owners[0],
-        test_clients=owners[1],
+        train_clients=ids[0],
+        test_clients=ids[1],
         client_names=() if sites is None else sites.names,
         note="; ".join(notes),
         raw=inputs,

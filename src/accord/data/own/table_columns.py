@@ -19,7 +19,9 @@ Rows = Mapping[str, Values]  # the columns of some rows
 def kinds_of(rows: Any, parts: Sequence[Rows], chosen: Sequence[str], categorical: Sequence[str]) -> list[Column]:
     """What every column is; those that are words or dates are named in one message."""
     declared = {str(column): getattr(rows[column].dtype, "categories", None) for column in rows.columns}
-    kinds, words, dates = [], [], []
+    kinds: list[Column] = []
+    words: list[str] = []
+    dates: list[str] = []
     for name in chosen:
         values = parts[0][name]
         if declared[name] is not None or name in categorical:
