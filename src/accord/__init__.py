@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from accord.config import RunConfig, from_dict, load_config
     from accord.core.methods import ALGORITHMS
     from accord.data import federate, from_arrays, from_huggingface, from_table, from_torch, load_dataset
+    from accord.deploy import Loaded, load, predict
+    from accord.deploy.exported import export
     from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume, run
     from accord.measures import Metric, metric
@@ -28,6 +30,7 @@ __all__ = [
     "ALGORITHMS",
     "ComparisonResult",
     "Federation",
+    "Loaded",
     "Metric",
     "Observer",
     "Outcome",
@@ -36,15 +39,18 @@ __all__ = [
     "__version__",
     "adapt",
     "compare",
+    "export",
     "federate",
     "from_arrays",
     "from_dict",
     "from_huggingface",
     "from_table",
     "from_torch",
+    "load",
     "load_config",
     "load_dataset",
     "metric",
+    "predict",
     "resume",
     "run",
     "tune",
@@ -55,6 +61,8 @@ _HOMES = {
     "accord.core.methods": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
     "accord.data": ("federate", "from_arrays", "from_huggingface", "from_table", "from_torch", "load_dataset"),
+    "accord.deploy": ("Loaded", "load", "predict"),
+    "accord.deploy.exported": ("export",),
     "accord.engine.federation": ("Federation",),
     "accord.engine.run": ("Outcome", "resume", "run"),
     "accord.measures": ("Metric", "metric"),

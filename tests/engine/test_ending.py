@@ -55,18 +55,17 @@ def test_a_finished_run_is_returned_as_it_is(tmp_path: Path, every: int, monkeyp
         raise AssertionError("nothing is to be done again")
 
     monkeypatch.setattr("accord.engine.federation.Federation.executor", nobody)
-    if every:
-        again = accord.resume(first.folder)
-        assert again.model is not None
-        assert first.model is not None
-        mine, theirs = first.model.state_dict(), again.model.state_dict()
-        assert all(torch.equal(mine[name], theirs[name]) for name in mine)
-    else:
-        with pytest.warns(UserWarning, match="returned as it is, without its network"):
-            again = accord.resume(first.folder)
-        assert again.model is None
+    again = accord.resume(first.folder)
+    assert again.model is not None
+    assert first.model is not None
+    mine, theirs = first.model.state_dict(), again.model.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert (again.metrics, again.summary) == (first.metrics, first.summary)
     assert contents(first.folder) == before
+    if not every:
+        (first.folder / "model" / "model.json").unlink()
+        with pytest.warns(UserWarning, match="returned as it is, without its network.*model.json"):
+            assert accord.resume(first.folder).model is None
 
 
 def test_a_finished_runs_log_ends_with_its_last_round(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_memory_on_disk_is_collected_without_checkpoints_too(tmp_path: Path) -> 
     assert max(most) > 0, "memory was on the disk"
     assert max(most) <= 3
     assert {p.name for p in outcome.folder.iterdir()} == {
-        ".lock", "config.toml", "identity.json", "metrics.jsonl", "timings.jsonl", "summary.json",
+        ".lock", "config.toml", "identity.json", "metrics.jsonl", "timings.jsonl", "summary.json", "model",
     }  # fmt: skip
 
 

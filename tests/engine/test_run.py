@@ -40,7 +40,11 @@ def config(out: Path, *sets: str) -> RunConfig:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Everything a run leaves that does not depend on the clock."""
-    wanted = [folder / "metrics.jsonl", *sorted((folder / "checkpoint").rglob("*.safetensors"))]
+    wanted = [
+        folder / "metrics.jsonl",
+        *sorted((folder / "checkpoint").rglob("*.safetensors")),
+        *sorted((folder / "model").rglob("*.*")),
+    ]
     return {str(path.relative_to(folder)): path.read_bytes() for path in wanted}
 
 

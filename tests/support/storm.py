@@ -178,7 +178,7 @@ class Storm:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All a run leaves that does not depend on the clock: numbers, state, what each client remembers, summary."""
+    """All a run leaves that does not depend on the clock: numbers, state, clients' memories, model, summary."""
     last = max((folder / "checkpoint").glob("round-*"))
     summary = json.loads((folder / "summary.json").read_text())
     del summary["seconds"], summary["digest"]  # the second depends on the first
@@ -187,6 +187,8 @@ def contents(folder: Path) -> dict[str, bytes]:
         f"{last.name}/server.safetensors": (last / "server.safetensors").read_bytes(),
         "summary.json": json.dumps(summary).encode(),
     }
+    for path in sorted((folder / "model").rglob("*.*")):
+        found[str(path.relative_to(folder))] = path.read_bytes()
     for client, entry in json.loads((last / "run.json").read_text())["clients"].items():
         found[f"client {client}"] = (folder / "checkpoint" / "clients" / entry[0]).read_bytes()
     return found

@@ -23,7 +23,7 @@ from accord.core.types import Facts
 from accord.data.division import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
 from accord.data.public import load_dataset
-from accord.engine.memory import Allowance, free_memory
+from accord.engine.memory import allowance, free_memory
 from accord.errors import ConfigError, DataError
 from accord.executors import check_compiles
 from accord.executors.gpu.compiler import check_compiler
@@ -136,7 +136,7 @@ def build_model(config: RunConfig, facts: Facts, network: nn.Module | None, devi
                 "came with: set model.init to torch, or call accord.models.initialise on it yourself"
             )
         return Model(network, device, **form)
-    with torch.random.fork_rng(devices=[]), Allowance(config.model.name, free_memory(device)):
+    with torch.random.fork_rng(devices=[]), allowance(config.model.name, free_memory(device)):
         torch.manual_seed(Key(config.seed).number("model"))
         made = catalog.registry("model")[config.model.name](
             facts.sample_shape, facts.num_classes, **config.model.options

@@ -18,8 +18,8 @@ BOUNDS = Bounds(size=1 << 28, depth=16, entries=1 << 24)
 Record = dict[str, Any]
 
 
-def write_summary(folder: Path, summary: Mapping[str, Any], last: Mapping[str, Any], lines: str) -> Record:
-    """Seal and write it; as it was written.
+def sealed(summary: Mapping[str, Any], last: Mapping[str, Any], lines: str) -> Record:
+    """The summary as it is written.
 
     `last` is the last round's line and `lines` the checksum of all of them. A run that came to its end with values that
     are no finite numbers says so under `diverged`.
@@ -34,8 +34,12 @@ def write_summary(folder: Path, summary: Mapping[str, Any], last: Mapping[str, A
     record["metrics_sha256"] = lines
     record = json.loads(as_text(record))
     record["digest"] = digest(record)
-    write_atomic(folder / FILE, as_text(record, indent=2))
     return record
+
+
+def write_summary(folder: Path, record: Mapping[str, Any]) -> None:
+    """With it a run is over."""
+    write_atomic(folder / FILE, as_text(record, indent=2))
 
 
 def read_summary(folder: Path) -> Record:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -27,6 +27,7 @@ from accord.config import RunConfig, config_hash
 from accord.core.algorithm import Algorithm
 from accord.core.keys import Key
 from accord.core.model import Model
+from accord.core.task import Task
 from accord.core.types import Exchange, Facts, State, World
 from accord.data.federated import Dataset, FederatedData
 from accord.engine.build import (
@@ -62,6 +63,8 @@ class Federation:
     data: FederatedData
     model: Model
     config: RunConfig
+    own_data: bool = False  # whether they were given, and are not those the configuration names
+    own_network: bool = False
 
     @classmethod
     def build(
@@ -81,7 +84,7 @@ class Federation:
         try_network(made, divided)
         algorithm = build_algorithm(config, build_setup(config, divided.facts, made))
         choose(config.executor, device, len(divided.facts.members))  # says why, where it cannot be had here
-        return cls(algorithm, divided, made, config)._looked_over()
+        return cls(algorithm, divided, made, config, data is not None, model is not None)._looked_over()
 
     def _looked_over(self) -> Federation:
         """Itself, if its clients can take the steps they will be asked for, with a note where some cannot."""
@@ -128,12 +131,18 @@ class Federation:
         """Home to all its clients; `with_test` hands them their own test data."""
         return Site(self.train_data, self.key, self.device, with_test)
 
-    def executor(self, done: Callable[[int, int], None] = _unobserved, *, with_test: bool = False) -> Executor:
-        """Whoever runs its clients; `done` is told how many have answered."""
+    def executor(
+        self,
+        done: Callable[[int, int], None] = _unobserved,
+        *,
+        with_test: bool = False,
+        more: Mapping[str, Task] | None = None,
+    ) -> Executor:
+        """Whoever runs its clients, also tasks that are not the method's (`more`); `done` is told how many answered."""
         return make_executor(
             self.config.executor,
             self.site(with_test=with_test),
-            self.algorithm.tasks,
+            {**self.algorithm.tasks, **(more or {})},
             clients=len(self.facts.members),
             workers=self.config.workers,
             done=done,

@@ -29,10 +29,11 @@ OWN = (
         "sites.csv",
         "mlflow-run-id",
     ),
-    *("tensorboard", "checkpoint"),
+    *("tensorboard", "checkpoint", "model"),
 )
 TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")  # of `write_atomic`
 UNFINISHED = re.compile(r"\.round-[0-9]+\.tmp")  # a checkpoint before its rename
+UNFINISHED_MODEL = re.compile(r"\.model\.tmp")
 ROUND = re.compile(r"round-([0-9]+)")  # a checkpoint
 
 
@@ -108,13 +109,14 @@ def only_here(folder: Path) -> Iterator[None]:
 
 def _clear_away(folder: Path, checkpoint: Path) -> None:
     """Remove what a killed write left; only names this module gives, and only under the lock."""
+    unfinished = {folder: UNFINISHED_MODEL, checkpoint: UNFINISHED}
     try:
         for place in (folder, checkpoint, checkpoint / "clients", *(path for _, path in rounds_in(checkpoint))):
             for path in list(place.iterdir()) if place.is_dir() else []:
                 kind = path.lstat().st_mode
                 if stat.S_ISREG(kind) and TEMPORARY.fullmatch(path.name):
                     path.unlink()
-                elif stat.S_ISDIR(kind) and place == checkpoint and UNFINISHED.fullmatch(path.name):
+                elif stat.S_ISDIR(kind) and place in unfinished and unfinished[place].fullmatch(path.name):
                     shutil.rmtree(path)
     except OSError as error:
         raise RunError(f"cannot write into {folder}: {error.strerror or error}") from error

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -18,7 +18,7 @@ from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import identity
 from accord.engine.checkpoint import Checkpoints, Snapshot, to_device
-from accord.engine.ending import finished, write_summary
+from accord.engine.ending import finished, sealed, write_summary
 from accord.engine.evaluation import evaluator_of
 from accord.engine.federation import Federation
 from accord.engine.files import only_here
@@ -26,11 +26,14 @@ from accord.engine.folder import CONFIG, new_folder
 from accord.engine.logs import RunLogs, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
+from accord.engine.model_folder import read_model, write_model
+from accord.engine.personal import OwnModels
 from accord.engine.sites import read_sites, write_sites
 from accord.engine.store import ClientStore
-from accord.errors import CheckpointError, DivergedError
+from accord.errors import CheckpointError, DataError, DivergedError
 from accord.executors.gpu.precision import numerics
 from accord.measures import Evaluator, Function, Measure
+from accord.measures.sites import Sites
 from accord.observe import Audience, Observer
 from accord.wire.records import shown
 
@@ -41,8 +44,8 @@ Record = dict[str, Any]
 class Outcome:
     """What a run leaves: the trained module, the metrics per round, the summary, the folder.
 
-    `model` is None for methods without a global model, and for those whose prediction is more than one module's
-    (FedFusion, FedRANE): their state is in the checkpoint.
+    `model` is all of the global model's prediction, of inputs as the network takes them, and None for methods without
+    one. `accord.load(folder)` gives one that takes raw inputs, and the clients' own models.
     """
 
     model: nn.Module | None
@@ -60,6 +63,15 @@ class Outcome:
         """
         found = read_sites(self.folder)
         return [] if found is None else found.rows()
+
+
+class Finished(NamedTuple):
+    """All rounds are done, and nothing is written of it yet."""
+
+    state: State
+    summary: Record
+    sites: Sites | None
+    own: OwnModels
 
 
 def run(
@@ -112,12 +124,16 @@ def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audie
                 checkpoints.prune(store)  # it was perhaps killed when it was about to
             return _as_it_is(federation, snapshot, known, folder, audience)
         with closing(_logs(folder, snapshot, refused)) as logs:
-            state, summary = _rounds(federation, evaluator, checkpoints, store, snapshot, logs, audience)
+            done = _rounds(federation, evaluator, checkpoints, store, snapshot, logs, audience)
             logs.sync()
-            summary = write_summary(folder, summary, logs.read("metrics")[-1], logs.digest)
+            metrics, model = logs.read("metrics"), federation.algorithm.export(done.state)
+            summary = sealed(done.summary, metrics[-1], logs.digest)
+            if "diverged" not in summary:  # a model that answers with no numbers is none
+                write_model(folder, federation, model, done.own, summary, done.sites)
+            write_summary(folder, summary)  # last: with it the run is over
             if not config.checkpoint.every:
                 checkpoints.release(store)
-            return _told(Outcome(federation.algorithm.export(state), logs.read("metrics"), summary, folder), audience)
+            return _told(Outcome(model, metrics, summary, folder), audience)
 
 
 def _logs(folder: Path, snapshot: Snapshot | None, refused: Sequence[str]) -> RunLogs:
@@ -150,11 +166,12 @@ def _rounds(
     snapshot: Snapshot | None,
     logs: RunLogs,
     audience: Audience,
-) -> tuple[State, Record]:
+) -> Finished:
     """The rounds that are left, and what all of them came to."""
     config = federation.config
     # Workers are forked here, before any observer starts a thread.
-    executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients)
+    own = OwnModels.of(federation)
+    executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients, more=own.tasks)
     try:
         start = federation.exchange(executor, store, 0)
         if snapshot is None:
@@ -184,13 +201,15 @@ def _rounds(
             logs.write("timings", {"round": done.round, **done.clock.laps})
             audience.round_ended(done.round, record)
         rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
-        final = evaluator.final(state, rehearsal)
+        final = evaluator.final(state, own.watching(rehearsal))
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(final)
-        write_sites(logs.folder, evaluator.sites(final))
+        sites = evaluator.sites(final)
+        write_sites(logs.folder, sites)
+        own.complete(rehearsal, federation.algorithm.message(state))
         summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
     finally:
         executor.close()
-    return state, summary
+    return Finished(state, summary, sites, own)
 
 
 def _as_it_is(
@@ -203,12 +222,15 @@ def _as_it_is(
     model = None
     if snapshot is not None and snapshot.round == rounds:
         model = federation.algorithm.export(to_device(snapshot.state, federation.device))
-    else:
-        warnings.warn(
-            f"{folder} came to its end and is returned as it is, without its network: no checkpoint of its last round "
-            "is there (checkpoint.every = 0 keeps none)",
-            stacklevel=4,
-        )
+    elif "diverged" not in summary:
+        try:
+            model = read_model(folder, federation)
+        except DataError as error:
+            warnings.warn(
+                f"{folder} came to its end and is returned as it is, without its network: no checkpoint of its last "
+                f"round is there (checkpoint.every = 0 keeps none), and {error}",
+                stacklevel=4,
+            )
     audience.started(federation.config, folder, rounds, rounds)
     return _told(Outcome(model, metrics, summary, folder), audience)
 
@@ -217,7 +239,7 @@ def _told(outcome: Outcome, audience: Audience) -> Outcome:
     """What came of a run, once everything is written; DivergedError if it is worth nothing."""
     audience.ended(outcome.summary)
     if "diverged" in outcome.summary:
-        raise DivergedError(f"{outcome.folder}: {outcome.summary['diverged']}")
+        raise DivergedError(f"{outcome.folder}: {outcome.summary['diverged']} No model was written.")
     return outcome
 
 

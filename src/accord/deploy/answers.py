@@ -1,0 +1,44 @@
+"""From a network's outputs to answers people read. B samples, C outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from accord.errors import ConfigError, DataError
+from accord.wire.records import shown
+
+KINDS = ("classification", "multilabel", "regression", "tokens")
+
+
+class Answers:
+    """What outputs mean, by the kind of problem: a class, any number of labels, numbers, a class per position."""
+
+    def __init__(self, problem: str, classes: Sequence[str], outputs: int) -> None:
+        if problem not in KINDS:
+            raise DataError(f"the problem is {shown(problem)}; known are {', '.join(KINDS)}")
+        if len(classes) not in (0, outputs):
+            raise DataError(f"{len(classes)} names do not fit {outputs} outputs")
+        self.problem = problem
+        self.names = tuple(classes) or tuple(map(str, range(outputs)))
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """[B, C], or [B, L, C] for every position; a ConfigError where outputs are numbers."""
+        if self.problem == "regression":
+            raise ConfigError("this model answers with numbers, which have no probabilities: use predict(raw)")
+        return outputs.sigmoid() if self.problem == "multilabel" else outputs.softmax(-1)
+
+    def words(self, outputs: Tensor) -> list[Any]:
+        """An answer for each sample; of equal outputs the first wins."""
+        if self.problem == "regression":
+            numbers: list[Any] = outputs.double().tolist()
+            return [row[0] for row in numbers] if len(self.names) == 1 else numbers
+        if self.problem == "multilabel":
+            found = (outputs > 0).tolist()
+            return [[name for name, true in zip(self.names, row, strict=True) if true] for row in found]
+        return self._named(outputs.argmax(-1).tolist())
+
+    def _named(self, numbers: Any) -> Any:
+        return [self._named(one) if isinstance(one, list) else self.names[one] for one in numbers]
