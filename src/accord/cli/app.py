@@ -8,7 +8,7 @@ from importlib import metadata
 import typer
 
 from accord._version import __version__
-from accord.cli import catalogue, comparing, describing, profiling, running
+from accord.cli import catalogue, comparing, describing, profiling, running, using
 from accord.cli.guard import Guarded
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app = typer.Typer(
 app.command("run")(running.run)
 app.command("resume")(running.resume)
 app.command("compare")(comparing.compare)
+app.command("predict")(using.predict)
+app.command("export")(using.export)
 app.command("list")(catalogue.list_)
 app.command("explain")(catalogue.explain)
 app.command("describe")(describing.describe)

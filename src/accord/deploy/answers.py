@@ -40,5 +40,5 @@ class Answers:
             return [[name for name, true in zip(self.names, row, strict=True) if true] for row in found]
         return self._named(outputs.argmax(-1).tolist())
 
-    def _named(self, numbers: Any) -> Any:
+    def _named(self, numbers: list[Any]) -> list[Any]:
         return [self._named(one) if isinstance(one, list) else self.names[one] for one in numbers]

@@ -42,22 +42,19 @@ class ModelFolder:
                     f"each. {self._clients()}"
                 )
             return read_values(self.path / WEIGHTS, record["weights"])
-        entry = self._entry(client)
+        entry = record["clients"][self.name_of(client)]
         common = ((WEIGHTS, record["weights"]), (SHARED, record["shared"]))
         base = next((read_values(self.path / name, sha256) for name, sha256 in common if sha256), {})
         return {**base, **read_values(self.path / CLIENTS / entry["file"], entry["sha256"])}
 
     def name_of(self, client: str | int) -> str:
-        """What a client is called that was given by its name or its number."""
-        return next(name for name, entry in self.record["clients"].items() if entry is self._entry(client))
-
-    def _entry(self, client: str | int) -> Mapping[str, Any]:
+        """What a client is called that was given by its name or its number; names come first."""
         clients: Mapping[str, Mapping[str, Any]] = self.record["clients"]
-        if client in clients:
-            return clients[str(client)]
-        for entry in clients.values():
+        if isinstance(client, str) and client in clients:
+            return client
+        for name, entry in clients.items():
             if str(entry["number"]) == str(client):
-                return entry
+                return name
         raise ConfigError(
             f"{self.path} holds no model of the client {shown(client)}.{nearest(str(client), clients)} "
             f"{self._clients()}"

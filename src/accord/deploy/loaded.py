@@ -55,18 +55,19 @@ class Loaded(nn.Module):
 
     def probabilities(self, raw: Any) -> Tensor:
         """[B, C] of each class, or of each label."""
-        return self.answers.probabilities(self._outputs(raw))
+        return self.answers.probabilities(self.outputs(raw))
 
     def predict(self, raw: Any) -> list[Any]:
         """A class name for each sample; a list of labels, or numbers, where the problem is such a one."""
-        return self.answers.words(self._outputs(raw))
+        return self.answers.words(self.outputs(raw))
 
-    def _outputs(self, raw: Any) -> Tensor:
-        """In batches, unless answers depend on the samples that are shown together."""
+    def outputs(self, raw: Any) -> Tensor:
+        """[B, C] as `forward` gives them, without gradients, batch by batch unless answers depend on one another."""
         x = self.tensor(raw)
         together = isinstance(self.network, Whole) and self.network.together
         with torch.inference_mode():
-            return torch.cat([self.network(part) for part in x.split(max(len(x), 1) if together else BATCH)]).cpu()
+            parts = torch.split(x, max(len(x), 1) if together else BATCH)
+            return torch.cat([self.network(part) for part in parts]).cpu()
 
 
 def load(folder: Path | str, client: str | int | None = None, network: nn.Module | None = None) -> Loaded:
