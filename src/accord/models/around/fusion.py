@@ -64,7 +64,7 @@ class Fused(Whole):
             "multi": {"lambda": (channels,)},
             "single": {"lambda": ()},
         }
-        if operator not in shapes:
-            raise DataError(f"the operator of a fusion must be one of {', '.join(shapes)}")
+        if operator not in shapes or type(channels) is not int or channels < 1:
+            raise DataError(f"a fusion is of channels, at least one, by one of {', '.join(shapes)}")
         fusion = {name: torch.zeros(shape) for name, shape in shapes[operator].items()}
         return cls(network, duplicate(network) if received else None, fusion)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,10 @@ from torch import Tensor, nn
 from accord.core.model import Classifier
 from accord.core.tensors import Tree
 from accord.core.whole import Settings, Whole
-from accord.models.around.graph import GraphMode, adjacency
+from accord.errors import DataError
+from accord.models.around.graph import SOLVERS, GraphMode, adjacency
+
+MOST = 1 << 16  # hops, features and samples of a graph that a folder may ask for
 
 
 def attend(weights: Tree, hop: int, nodes: Tensor, graph: Tensor, *, edge_weight: bool, residual: bool) -> Tensor:
@@ -114,8 +117,14 @@ class Related(Whole):
         return {"size": self.size, "features": cast(Classifier, self.network).num_features, **plain}
 
     @classmethod
-    def blank(cls, network: nn.Module, size: int, features: int, **passing: object) -> Related:
-        """To be filled with values."""
-        made = Passing(**passing)  # type: ignore[arg-type]
+    def blank(cls, network: nn.Module, size: int, features: int, **passing: Any) -> Related:
+        """To be filled with values; DataError for settings it cannot have."""
+        made = Passing(**passing)
+        numbers = {"size": size, "features": features, "hops": made.hops}
+        if any(type(value) is not int or not 0 < value <= MOST for value in numbers.values()):
+            raise DataError(f"{', '.join(numbers)} of message passing must be whole numbers from 1 to {MOST}")
+        real = (made.lam, made.eps, made.top_k)
+        if made.graph not in SOLVERS or any(type(value) not in (int, float) or value < 0 for value in real):
+            raise DataError(f"lam, eps and top_k of message passing must be numbers, graph one of {', '.join(SOLVERS)}")
         names = [f"{hop}.{name}" for hop in range(made.hops) for name in ("receive", "send", "value")]
         return cls(network, made, size, {name: torch.zeros(features, features) for name in names})
