@@ -120,6 +120,9 @@ def show(rows: Sequence[Row]) -> None:
     from accord.report import rich_table
 
     console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # a log file has room; do not fold the columns
-    console.print(rich_table(rows))
+    if console.is_terminal:
+        console.print(rich_table(rows, console.width))
+    else:  # a log file has room; do not fold the columns
+        table = rich_table(rows)
+        console.width = max(console.width, console.measure(table).maximum)
+        console.print(table)

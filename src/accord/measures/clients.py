@@ -21,7 +21,7 @@ class Clients(Measure):
     columns = (
         Column("best_client", "best client %", ("client_accuracy", "best"), compared=False),
         Column("worst_client", "worst client %", ("client_accuracy", "worst")),
-        Column("mean_client", "mean client %", ("client_accuracy", "mean"), compared=False),
+        Column("mean_client", "mean client %", ("client_accuracy", "mean"), beside="personal_accuracy"),
         Column("client_std", "client std %", ("client_accuracy", "std"), better="lower"),
     )
 

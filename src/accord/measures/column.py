@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Better = Literal["higher", "lower"]
+Record = dict[str, Any]
 
 
 def percent(value: float) -> str:
@@ -27,6 +28,9 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+WRITERS = {"percent": percent, "number": number}
+
+
 @dataclass(frozen=True)
 class Column:
     """One number of a run's summary."""
@@ -37,6 +41,7 @@ class Column:
     write: Callable[[float], str] = percent
     better: Better | None = "higher"
     compared: bool = True  # False: shown at the end of a single run, not in tables of several
+    beside: str = ""  # in tables of several it stands before the column of this key, and nowhere without it
 
     def find(self, summary: Mapping[str, Any]) -> Any:
         """The number, or None where it was not measured."""
@@ -44,3 +49,18 @@ class Column:
         for key in self.path:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value
+
+    def as_record(self) -> Record:
+        """For a summary, so that its tables have it also where the measure is not known; not for writers of its own."""
+        written = next((name for name, write in WRITERS.items() if write is self.write), "")
+        return {**asdict(self), "path": list(self.path), "write": written}
+
+
+def column_of(record: Mapping[str, Any]) -> Column | None:
+    """What `as_record` gave; None where a summary, which may come from elsewhere, says something else."""
+    try:
+        column = Column(**{**record, "path": tuple(record["path"]), "write": WRITERS[record["write"]]})
+    except (KeyError, TypeError):
+        return None
+    texts = (column.key, column.title, *column.path)
+    return column if all(isinstance(t, str) for t in texts) and column.better in ("higher", "lower", None) else None

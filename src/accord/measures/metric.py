@@ -34,7 +34,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 TAKEN = {
     "round", "loss", "cohort", "missing", "server", "bytes_up", "bytes_down", "start_bytes_up", "start_bytes_down",
     "every", "split", "batch_size", "unseen_epochs", "algorithm", "dataset", "seed", "rounds", "versions", "note",
-    "test_loss", "environments", "readings", "skipped", "best_accuracy", "top5_accuracy", "rounds_to",
+    "test_loss", "environments", "readings", "skipped", "best_accuracy", "top5_accuracy", "rounds_to", "columns",
     "client_accuracy", "judged_by", "validation_accuracy", "personal_accuracy", "personal_accuracy_before", "bytes",
     "seconds", "not_finite", "diverged", "metrics_sha256", "digest",
 }  # fmt: skip

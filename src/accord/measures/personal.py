@@ -73,7 +73,7 @@ class Personal(Measure):
 
 
 def _shares(measured: Measured, count: str) -> dict[int, tuple[float, int]]:
-    """Right answers as a share of a client's test samples, and how many these are; without samples there is no entry."""
+    """Right answers as a share of a client's test samples, and how many these are; no entry for one without any."""
     return {
         client: (float(sums[count]) / int(sums["personal_examples"]), int(sums["personal_examples"]))
         for client, sums in measured.items()

@@ -18,6 +18,7 @@ from accord.data.federated import FederatedData
 from accord.measures.predictions import Vector
 
 Record = dict[str, Any]
+FIRST = ("accuracy", "personal_accuracy_before", "personal_accuracy")  # before other metrics
 WORDS, COUNTS = ("site", "class"), ("client", "samples", "test_samples")  # the other columns hold numbers or None
 
 
@@ -50,7 +51,7 @@ def sites_of(data: FederatedData, values: Mapping[str, Vector]) -> Sites:
             "test_samples": data.test.sizes.tolist(),
             "class": label,
             "class_share": _or_none(share),
-            **{name: _or_none(column) for name, column in values.items()},
+            **{name: _or_none(values[name]) for name in sorted(values, key=lambda name: name not in FIRST)},
         }
     )
 
