@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.errors import ConfigError, DataError, nearest
 from accord.frames import scalars
+from accord.problems import headlines
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -46,7 +47,7 @@ def series(runs: Sequence[Sequence[Record]], value: str = "accuracy") -> list[tu
 def leading(runs: Runs, summaries: Iterable[Record]) -> str:
     """What pictures show unless told: what the runs are judged by, as far as their rounds have it."""
     personal = all(str(summary.get("judged_by", "")).startswith("personal") for summary in summaries)
-    order = ("personal/mean", "accuracy") if personal else ("accuracy", "personal/mean")
+    order = ["personal/mean", *headlines()] if personal else [*headlines(), "personal/mean"]
     return next((name for name in order if any(series(group, name) for group in runs.values())), order[0])
 
 
@@ -73,7 +74,7 @@ def figure_of(runs: Runs, value: str) -> Figure:
             high = [m + s for m, s in zip(mean, std, strict=True)]
             axes.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.set_xlabel("round")
-    axes.set_ylabel("personal accuracy" if value == "personal/mean" else value)
+    axes.set_ylabel("of personal models, the mean" if value == "personal/mean" else value)
     axes.grid(alpha=0.3)
     whole_numbers(axes.xaxis)
     if columns := _columns(len(lines)):

@@ -87,15 +87,17 @@ def observers_for(config: RunConfig) -> list[Observer]:
 
 
 def headline(record: Record) -> str:
-    """The numbers shown while a run goes on: accuracy of the global model and of personal ones, and loss.
+    """The numbers shown while a run goes on: accuracy, or what leads instead, of global and personal models, and loss.
 
     >>> headline({"accuracy": 0.91234, "loss": 0.3})
     'accuracy 0.9123  loss 0.3000'
     >>> headline({"accuracy": 0.91234, "personal": {"mean": 0.95}, "loss": 0.3})
     'accuracy 0.9123  personal 0.9500  loss 0.3000'
     """
+    from accord.problems import headlines
+
     numbers = dict(scalars(record))
-    names = [("accuracy", "accuracy"), ("personal/mean", "personal"), ("loss", "loss")]
+    names = [*((name, name) for name in headlines()), ("personal/mean", "personal"), ("loss", "loss")]
     return "  ".join(f"{title} {numbers[name]:.4f}" for name, title in names if name in numbers)
 
 

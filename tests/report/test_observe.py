@@ -54,6 +54,7 @@ def test_headline() -> None:
         == "accuracy 0.2500  personal 1.0000  loss 0.5000"
     )
     assert headline({"personal": {"mean": 1}}) == "personal 1.0000"
+    assert headline({"rmse": 3.5}) == "rmse 3.5000"
     assert headline({"loss": None}) == ""
 
 

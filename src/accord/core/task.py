@@ -305,12 +305,13 @@ class LocalTraining:
         return Result(ordered_trees(reply), ordered_trees(memory), metrics)
 
     def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
-        """How many of its own test samples the client's model gets right, before the first step or after the last."""
+        """The sum of the scores (right or not) of the client's model on its own test samples, before the first step
+        or after the last."""
         verdicts = [(p.judged_before if before else p.judged)(self.model, job, carry) for p in self.parts]
         judged = [one for one in verdicts if one is not None]
         params, buffers = judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
         logits = self.model.reference(params, buffers, job.data.test_x).logits
-        return (logits.argmax(1) == job.data.test_y).sum().double()
+        return self.model.problem.score(logits, job.data.test_y).sum()
 
 
 def _value(part: Part, term: Term | None) -> Tensor | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from accord.problems import headlines
+
 Better = Literal["higher", "lower"]
 Record = dict[str, Any]
 
@@ -64,3 +66,33 @@ def column_of(record: Mapping[str, Any]) -> Column | None:
         return None
     texts = (column.key, column.title, *column.path)
     return column if all(isinstance(t, str) for t in texts) and column.better in ("higher", "lower", None) else None
+
+
+def of_headline(key: str, headline: str) -> str:
+    """A key of a problem's leading number: `{}` is its name; what is accuracy's without saying so gets it appended.
+
+    >>> of_headline("best_{}", "rmse"), of_headline("best_client", "accuracy"), of_headline("best_client", "rmse")
+    ('best_rmse', 'best_client', 'best_client_rmse')
+    """
+    return key.format(headline) if "{}" in key or headline == "accuracy" else f"{key}_{headline}"
+
+
+def leading(
+    key: str, title: str, path: tuple[str, ...], *, spread: bool = False, compared: bool = True, beside: str = ""
+) -> tuple[Column, ...]:
+    """A column for every problem's leading number, of which a run has one.
+
+    `spread`: it is a deviation, and less of it is better whatever the number.
+    """
+    return tuple(
+        Column(
+            of_headline(key, name),
+            f"{title} {'%' if problem.share else problem.title}",
+            (of_headline(path[0], name), *path[1:]),
+            percent if problem.share else number,
+            "higher" if problem.higher_is_better and not spread else "lower",
+            compared,
+            of_headline(beside, name) if beside else "",
+        )
+        for name, problem in headlines().items()
+    )
