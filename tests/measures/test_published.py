@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import accord
-from accord.config import load_config
-from accord.data.federated import FederatedData, Groups, Pool
 from accord.errors import ConfigError
 from accord.measures import MEASURES, Metric
+from support.wards import run, wards
 
 metrics = pytest.importorskip("sklearn.metrics")
 
@@ -118,40 +117,11 @@ def test_as_scikit_learn_has_them(classes: int, seed: int) -> None:
         assert value(name, logits, labels) == pytest.approx(number, abs=1e-9), name
 
 
-def wards(classes: int = 2) -> FederatedData:
-    """Four sites, the last without a positive in its test data; train and test samples are others."""
-    rng = np.random.default_rng(5)
-    train, test = (48, 36)
-    y, held = rng.integers(0, classes, train), rng.integers(0, classes, test)
-    held[30:] = 0
-    x, seen = ((rng.normal(size=(len(t), 3)) + t[:, None]) for t in (y, held))
-    return FederatedData(
-        "wards",
-        Pool(torch.tensor(x, dtype=torch.float32), torch.tensor(y)),
-        Pool(torch.tensor(seen, dtype=torch.float32), torch.tensor(held)),
-        classes,
-        Groups.of([range(4), range(4, 20), range(20, 40), range(40, 48)]),
-        Groups.of([[]] * 4),
-        Groups.of([range(8), range(8, 18), range(18, 30), range(30, 36)]),
-        names=("Lyon", "Oslo", "Bern", "Turin"),
-        classes=("healthy", "ill") if classes == 2 else (),
-    )
-
-
-def run(tmp_path: Path, *sets: str, data: FederatedData | None = None, **given: Any) -> Any:
-    data = data or wards()
-    config = load_config(
-        None, ["rounds=2", "partition.clients=4", "executor=sequential", f"out={tmp_path}", "local.lr=0.3", *sets]
-    )
-    torch.manual_seed(0)
-    network = accord.adapt(nn.Sequential(nn.Flatten(), nn.Linear(3, data.num_classes)), head="1")
-    return accord.run(config, data=data, model=network, **given)
-
-
 def test_in_a_run_for_everyone_and_for_each_site(tmp_path: Path) -> None:
     names = ("auroc", "average_precision", "f1", "ece", "brier")
     data = wards()
     outcome = run(tmp_path, *(f"evaluate.{name}=true" for name in names))
+    assert outcome.model is not None
     with torch.no_grad():
         logits = outcome.model(data.test_pool.x).double()
     scores, y = logits.softmax(1)[:, 1].numpy(), data.test_pool.y.numpy()
@@ -217,3 +187,14 @@ def test_columns_of_a_foreign_summary(columns: Any) -> None:
     from accord.report import run_lines
 
     assert run_lines({"columns": columns, "accuracy": 0.5, "a": 1}) == [("accuracy %", "50.00")]
+
+
+def test_confusion_matrix_of_the_final_model(tmp_path: Path) -> None:
+    data = wards()
+    outcome = run(tmp_path, "evaluate.confusion=true")
+    assert outcome.model is not None
+    with torch.no_grad():
+        predicted = outcome.model(data.test_pool.x).argmax(1).numpy()
+    expected = metrics.confusion_matrix(data.test_pool.y.numpy(), predicted)
+    assert expected[0, 1] != expected[1, 0], "rows and columns must show"
+    assert outcome.summary["confusion"] == {"classes": ["healthy", "ill"], "counts": expected.tolist()}

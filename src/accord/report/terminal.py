@@ -26,8 +26,8 @@ def rich_table(rows: Sequence[Row], width: int | None = None) -> Table:
     names, runs, *widths = _widths(rows, fitting)
     counted = width is None or not narrow or bare([names, runs, *widths]) <= width
     caption = f"mean ± sample standard deviation over seeds{remarks(fitting)}"
-    if len(fitting) < len(columns):
-        caption += f"; {len(columns) - len(fitting)} more columns in table.md, or on a wider terminal"
+    if hidden := len(columns) - len(fitting):
+        caption += f"; {hidden} more column{'s' * (hidden > 1)} in table.md, or on a wider terminal"
     table = empty_table(narrow, caption)
     table.add_column("algorithm", width=names if narrow else None)
     if counted:
