@@ -59,8 +59,8 @@ def figure_of(runs: Runs, value: str) -> Figure:
     lines = {label: points for label, group in runs.items() if (points := series(group, value))}
     figure = empty_figure(*_size(len(lines)))
     if not lines:
-        rounds = (record for group in runs.values() for records in group for record in records)
-        known = dict.fromkeys(name for record in rounds for name, _ in scalars(record))
+        every = (record for group in runs.values() for records in group for record in records)
+        known = dict.fromkeys(name for record in every for name, _ in scalars(record))
         raise DataError(f"no run has a value {value!r} to draw.{nearest(value, known)} There are: {', '.join(known)}")
     axes = figure.add_subplot()
     for position, (label, points) in enumerate(lines.items()):

@@ -33,5 +33,6 @@ def frame_of(records: Iterable[Record], keys: Sequence[str] = ("round",)) -> pd.
     except ImportError as error:
         raise ConfigError("a data frame needs pandas: pip install 'accord-fl[tables]'") from error
     rows = [{**dict(scalars(record)), **{key: record[key] for key in keys}} for record in records]
-    frame = pd.DataFrame(rows, columns=None if rows else list(keys))
-    return frame.set_index(list(keys) if len(keys) > 1 else keys[0])
+    every = pd.DataFrame(rows, columns=None if rows else list(keys))
+    frame: pd.DataFrame = every.set_index(list(keys) if len(keys) > 1 else keys[0])
+    return frame

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from accord.report import aggregate, markdown, rich_table
-from accord.report.tables import BETTER, shown
+from accord.report.tables import BETTER, shown, unmeasured
 
 
 def summary(
@@ -105,3 +105,10 @@ def test_a_log_file_has_room_for_all() -> None:
     assert "more columns" not in text
     for title in ("accuracy %", "best %", "auroc", "worst client %", "mean client %", "personal %", "sent", "seconds"):
         assert title in text.splitlines()[1]
+
+
+def test_methods_whose_personal_models_were_not_measured() -> None:
+    assert unmeasured(ROWS) == (
+        "No personal models were measured of fedavg: --set evaluate.personal=true does it for all."
+    )
+    assert unmeasured(ROWS[:3]) == unmeasured(ROWS[3:]) == ""

@@ -118,6 +118,7 @@ class Terminal(Progress):
 def show(rows: Sequence[Row]) -> None:
     """The table on the terminal."""
     from accord.report import rich_table
+    from accord.report.tables import unmeasured
 
     console = Console()
     if console.is_terminal:
@@ -125,3 +126,5 @@ def show(rows: Sequence[Row]) -> None:
     else:  # a log file has room; do not fold the columns
         console.width = 1000
         console.print(rich_table(rows))
+    if said := unmeasured(rows):
+        typer.echo(said)

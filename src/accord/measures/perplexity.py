@@ -7,9 +7,10 @@ import math
 import numpy as np
 from torch import Tensor
 
+from accord.data.federated import Index
 from accord.measures.measure import MEASURES
 from accord.measures.metric import Metric
-from accord.measures.predictions import ClientScores, Index, Scores
+from accord.measures.predictions import ClientScores, Scores
 from accord.problems.tokens import NO_LABEL
 
 LARGEST = 700.0  # nats; e to the power of more is no number

@@ -80,8 +80,8 @@ def _labels(data: FederatedData) -> dict[str, list[Any]]:
 
 def _sums(data: FederatedData, values: Vector) -> Vector:
     """[K] over each client's training samples, of a value per sample of the pool."""
-    held = owners(data.train)
-    return np.bincount(held, weights=values[data.train.order], minlength=len(data))
+    sums = np.bincount(owners(data.train), weights=values[data.train.order], minlength=len(data))
+    return np.asarray(sums, dtype=np.float64)
 
 
 def _most_frequent(data: FederatedData, y: Index) -> tuple[Index, Vector]:

@@ -159,6 +159,15 @@ def remarks(columns: Sequence[Column]) -> str:
     return f"; {BETTER}: the better of a method's global and personal models at its clients" if paired else ""
 
 
+def unmeasured(rows: Sequence[Row]) -> str:
+    """A sentence where some methods have personal models measured and others have not."""
+    key = next((column.beside for column in shown(rows) if column.beside), "")
+    without = [row.algorithm for row in rows if key and key not in row.cells]
+    if not without:
+        return ""
+    return f"No personal models were measured of {', '.join(without)}: --set evaluate.personal=true does it for all."
+
+
 def markdown(rows: Sequence[Row]) -> str:
     """A Markdown table with a line that says what the numbers are; the best of a column are in bold."""
     columns = shown(rows)

@@ -46,7 +46,7 @@ def empty_table(narrow: bool, caption: str = "") -> Table:
     from rich.table import Table
 
     style = {"box": None, "padding": (0, GAP, 0, 0), "pad_edge": False} if narrow else {"box": box.HEAVY_HEAD}
-    return Table(caption=caption or None, caption_justify="left", **style)  # type: ignore[arg-type]
+    return Table(caption=caption or None, caption_justify="left", **style)
 
 
 def framed(widths: Iterable[int]) -> int:
