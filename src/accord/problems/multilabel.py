@@ -23,7 +23,8 @@ class Multilabel(Problem):
     higher_is_better = True
     share = True
     metrics = frozenset({"accuracy", "macro_f1", "f1", "auroc", "average_precision", "ece"})
-    weighs = "labels (how much its positives count)"
+    output = ("label", "labels")
+    weighs = True
 
     def check(self, y: Tensor, outputs: int, part: str) -> None:
         """[N, C] of 0 and 1."""

@@ -26,6 +26,7 @@ class Regression(Problem):
     higher_is_better = False
     share = False
     metrics = frozenset({"rmse", "mae", "r2"})
+    output = ("number", "numbers")
 
     def check(self, y: Tensor, outputs: int, part: str) -> None:
         """[N] or [N, D] finite real numbers."""

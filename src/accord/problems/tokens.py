@@ -29,6 +29,7 @@ class Tokens(Problem):
     higher_is_better = True
     share = True
     metrics = frozenset({"accuracy", "perplexity"})
+    output = ("class", "classes")
 
     def check(self, y: Tensor, outputs: int, part: str) -> None:
         """[N, L] whole numbers from 0 to V - 1, or -100; every sample has a label somewhere."""
