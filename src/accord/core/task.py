@@ -63,6 +63,9 @@ class Part:
 
     stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced as one (executors/gpu/compiler.py)
     conflicts: ClassVar[frozenset[str]] = frozenset()  # what it replaces, in words: two parts cannot replace the same
+    problems: ClassVar[tuple[str, ...]] = ("classification",)  # tasks it is defined for; "any": it reads no labels
+    needs: ClassVar[str] = "labels that are one class per sample"  # what other tasks lack
+    mixes: ClassVar[bool] = False  # it computes with inputs as real numbers: token ids have no mean
 
     @property
     def name(self) -> str:
@@ -350,5 +353,5 @@ def gradient_of(loss: Callable[[Tree], Tensor], tree: Tree) -> Tree:
 def check_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """At least one part must give a loss."""
     if not any(type(part).loss is not Part.loss for part in parts):
-        raise ConfigError("no part gives a loss: add CrossEntropy() (or 'cross_entropy') to the parts")
+        raise ConfigError("no part gives a loss: add SampleLoss() to the parts")
     return tuple(parts)

@@ -16,7 +16,7 @@ from accord.settings import NOT_NEGATIVE, Setting
 
 @entry
 class Unseen(Measure):
-    """Mean accuracy (or the problem's own number) on unseen clients' test data before and after epochs of fine-tuning.
+    """Mean accuracy (or the problem's own number) on unseen clients' test data before, and in each epoch of, tuning.
 
     A newcomer is sent what any client is sent and trains as the method trains, over and over its data: what is frozen
     in a round (the received model) stays the server's.

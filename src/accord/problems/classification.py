@@ -22,8 +22,9 @@ class Classification(Problem):
     title = "accuracy"
     higher_is_better = True
     share = True
+    output = ("class", "classes")
     one_class = True
-    weighs = "classes"
+    weighs = True
 
     def check(self, y: Tensor, outputs: int, part: str) -> None:
         """Whole numbers from 0 to C - 1, one per sample."""
@@ -45,6 +46,10 @@ class Classification(Problem):
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """[B] cross-entropies with class indices [B] or soft labels [B, C]."""
         return functional.cross_entropy(outputs, y, weight=self.weight_like(outputs), reduction="none")
+
+    def mean_loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """As torch sums it up, which is in another order than a mean of the losses."""
+        return super().mean_loss(outputs, y) if self.weights else functional.cross_entropy(outputs, y)
 
     def predicted(self, outputs: Tensor) -> Tensor:
         """[B] class numbers; of equal logits the first wins."""

@@ -22,7 +22,8 @@ class Multilabel(Problem):
     title = "accuracy"
     higher_is_better = True
     share = True
-    weighs = "labels (how much its positives count)"
+    output = ("label", "labels")
+    weighs = True
 
     def check(self, y: Tensor, outputs: int, part: str) -> None:
         """[N, C] of 0 and 1."""

@@ -27,8 +27,9 @@ class Problem(ABC):
     title: ClassVar[str]  # that number's name in a table
     higher_is_better: ClassVar[bool]
     share: ClassVar[bool]  # whether the number lies between 0 and 1, and is written as a percentage
+    output: ClassVar[tuple[str, str]]  # what a network gives a number for, one and many
     one_class: ClassVar[bool] = False  # whether every sample has one class: class counts and soft labels exist
-    weighs: ClassVar[str] = ""  # what `weights` lists a number for; empty: there are none
+    weighs: ClassVar[bool] = False  # whether outputs may have weights
 
     weights: tuple[float, ...] = ()
 
@@ -43,6 +44,10 @@ class Problem(ABC):
     @abstractmethod
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """[B] the loss of every sample."""
+
+    def mean_loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The mean loss of all samples, 0-d."""
+        return self.loss(outputs, y).mean()
 
     @abstractmethod
     def predicted(self, outputs: Tensor) -> Tensor:
@@ -67,7 +72,7 @@ class Problem(ABC):
         if len(weights) != outputs or not all(math.isfinite(w) and w > 0 for w in weights):
             raise ConfigError(
                 f"local.class_weights lists {len(weights)} numbers, {list(weights)[:10]}: it must list a number above "
-                f"0 for each of the {outputs} {self.weighs}"
+                f"0 for each of the {outputs} {self.output[1]}"
             )
         return replace(self, weights=tuple(float(w) for w in weights))
 

@@ -25,6 +25,7 @@ class Regression(Problem):
     title = "RMSE"
     higher_is_better = False
     share = False
+    output = ("number", "numbers")
 
     def check(self, y: Tensor, outputs: int, part: str) -> None:
         """[N] or [N, D] finite real numbers."""

@@ -28,6 +28,7 @@ class Tokens(Problem):
     title = "accuracy"
     higher_is_better = True
     share = True
+    output = ("class", "classes")
 
     def check(self, y: Tensor, outputs: int, part: str) -> None:
         """[N, L] whole numbers from 0 to V - 1, or -100; every sample has a label somewhere."""
