@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from accord.data.federated import FederatedData
+import accord
+from accord.data.federated import FederatedData, Pool
 from accord.errors import ConfigError
 from accord.measures import MEASURES
 from support.wards import SITES, divided, run
@@ -109,10 +111,46 @@ class Texts(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        torch.manual_seed(2)
         self.body, self.head = nn.Embedding(5, 4), nn.Linear(4, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.body(x.long()))  # type: ignore[no-any-return]
+        return self.head(self.body(x))  # type: ignore[no-any-return]
+
+
+def texts() -> FederatedData:
+    """The next token is the one after this one, or any; samples have different lengths."""
+    rng = np.random.default_rng(4)
+    pools = []
+    for count in (48, 36):
+        x = rng.integers(0, 5, (count, 6))
+        y = np.where(rng.random(x.shape) < 0.7, (x + 1) % 5, rng.integers(0, 5, x.shape))
+        y[np.arange(6) >= rng.integers(1, 7, count)[:, None]] = -100
+        pools.append((torch.tensor(x), torch.tensor(y)))
+    data = divided(np.zeros((48, 3)), pools[0][1], np.zeros((36, 3)), pools[1][1], 5, problem="tokens")
+    return replace(data, train_pool=Pool(*pools[0]), test_pool=Pool(*pools[1]))
+
+
+def test_texts_have_their_perplexity_unasked(tmp_path: Path) -> None:
+    data = texts()
+    outcome = run(tmp_path, data=data, model=accord.adapt(Texts(), head="head"))
+    assert outcome.model is not None
+    with torch.no_grad():
+        chances = outcome.model(data.test_pool.x).double().log_softmax(-1)
+    y = data.test_pool.y
+
+    def expected(rows: Any) -> float:
+        said = [chances[i, j, y[i, j]].item() for i in rows for j in range(6) if y[i, j] != -100]
+        return math.exp(-sum(said) / len(said))
+
+    assert outcome.summary["perplexity"] == pytest.approx(expected(range(36)), rel=1e-5)
+    by_samples = math.exp(outcome.metrics[-1]["test_loss"])
+    assert abs(by_samples - outcome.summary["perplexity"]) > 1e-3, "positions count, not samples"
+    each = [expected(data.test[k].tolist()) for k in range(4)]
+    rows = outcome.sites()
+    assert [row["perplexity"] for row in rows] == [pytest.approx(e, rel=1e-5) for e in each]
+    assert outcome.summary["client_perplexity"]["worst"] == pytest.approx(max(each), rel=1e-5)
+    assert {row["class"] for row in rows} == {""}
 
 
 @pytest.mark.parametrize(
