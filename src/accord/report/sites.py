@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from accord.measures.column import number, percent
 from accord.measures.sites import Sites
 from accord.problems import Problem, headlines
@@ -62,10 +64,12 @@ def ordered_by(sites: Sites, summary: Summary) -> str:
 def in_order(sites: Sites, summary: Summary) -> list[int]:
     """Positions of the sites that have a value, the worst first; of equals the one with more test samples."""
     key = ordered_by(sites, summary)
-    values, sizes = sites.columns.get(key, ()), sites.columns["test_samples"]
-    known = [position for position, value in enumerate(values) if value is not None]
+    if not key:
+        return []
+    values = np.array(sites.columns[key], dtype=np.float64)  # None is NaN
     sign = 1 if judged_by(summary).problem.higher_is_better else -1
-    return sorted(known, key=lambda position: (sign * values[position], -sizes[position]))
+    order = np.lexsort((-np.array(sites.columns["test_samples"]), sign * values))
+    return [int(position) for position in order[: len(values) - int(np.isnan(values).sum())]]
 
 
 def worst_site(sites: Sites, summary: Summary) -> str:
