@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.errors import ConfigError
+from accord.frames import scalars
 
 if TYPE_CHECKING:
     from accord.config import RunConfig
@@ -85,29 +86,18 @@ def observers_for(config: RunConfig) -> list[Observer]:
     return observers
 
 
-def scalars(record: Record, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """The numbers in a record, nested names joined by a slash.
-
-    >>> dict(scalars({"accuracy": 0.5, "clients": {"best": 1}, "cohort": [3, 4], "loss": None}))
-    {'accuracy': 0.5, 'clients/best': 1.0}
-    """
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            yield from scalars(value, f"{prefix}{name}/")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield f"{prefix}{name}", float(value)
-
-
 def headline(record: Record) -> str:
-    """The numbers shown while a run goes on: accuracy (personal if there is no other) and loss.
+    """The numbers shown while a run goes on: accuracy, or what leads instead, of global and personal models, and loss.
 
     >>> headline({"accuracy": 0.91234, "loss": 0.3})
     'accuracy 0.9123  loss 0.3000'
+    >>> headline({"accuracy": 0.91234, "personal": {"mean": 0.95}, "loss": 0.3})
+    'accuracy 0.9123  personal 0.9500  loss 0.3000'
     """
+    from accord.problems import headlines
+
     numbers = dict(scalars(record))
-    names = [("accuracy", "accuracy"), ("personal/mean", "personal accuracy"), ("loss", "loss")]
-    if "accuracy" in numbers:
-        del names[1]
+    names = [*((name, name) for name in headlines()), ("personal/mean", "personal"), ("loss", "loss")]
     return "  ".join(f"{title} {numbers[name]:.4f}" for name, title in names if name in numbers)
 
 

@@ -184,7 +184,7 @@ def test_hostile_data(tmp_path: Path) -> None:
     for data, words in (
         (own_data(broken, y, halves), "NaN.*position 7"),
         (own_data(x, y, halves, classes=2), r"labels.*0\.\.1"),
-        (own_data(x, y - 1, halves), "labels go from -1"),
+        (own_data(x, y - 1, halves), "are not class numbers, the first is -1"),
         (own_data(x, y, [[], []]), "no client has training data"),
     ):
         with pytest.raises(DataError, match=words):

@@ -16,7 +16,7 @@ from accord.config import config_hash, load_config
 from accord.errors import ConfigError, DataError
 from accord.measures import MEASURES
 from accord.measures.balanced_accuracy import balanced_accuracy
-from accord.measures.macro_f1 import macro_f1
+from accord.measures.f1 import macro_f1
 from accord.report import aggregate, markdown
 
 SMALL = ["rounds=2", "data.limit=200", "partition.clients=4", "executor=sequential"]

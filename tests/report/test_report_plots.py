@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from accord.errors import ConfigError
-from accord.report.plots import curves, series
+from accord.figures import series
+from accord.report.plots import curves
 
 
 def test_series_are_means_over_the_runs_that_have_the_round() -> None:

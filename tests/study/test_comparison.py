@@ -59,8 +59,8 @@ def test_curves_are_mean_and_sample_deviation_of_the_rounds(asked: dict[str, Any
         assert [point[0] for point in curve] == [1, 2, 3, 4, 5]
         assert curve == [pytest.approx(point) for point in expected]
     assert (result.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert result.plot(tmp_path / "loss.png", "loss")
-    assert not result.plot(tmp_path / "nothing.png", "nothing")
+    with pytest.raises(DataError, match=r"no run has a value 'los' to draw. Did you mean 'loss'\?"):
+        result.plot("los")
     assert result.curves("nothing") == {"fedavg": []}
 
 

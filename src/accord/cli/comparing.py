@@ -118,8 +118,13 @@ class Terminal(Progress):
 def show(rows: Sequence[Row]) -> None:
     """The table on the terminal."""
     from accord.report import rich_table
+    from accord.report.tables import unmeasured
 
     console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # a log file has room; do not fold the columns
-    console.print(rich_table(rows))
+    if console.is_terminal:
+        console.print(rich_table(rows, console.width))
+    else:  # a log file has room; do not fold the columns
+        console.width = 1000
+        console.print(rich_table(rows))
+    if said := unmeasured(rows):
+        typer.echo(said)

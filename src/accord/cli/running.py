@@ -84,11 +84,13 @@ def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, qu
 
 def report(outcome: Outcome, quiet: bool) -> None:
     """The table at the end of a run, its picture, and where everything is."""
+    from accord.figures import leading
     from accord.report import curves, run_lines
 
     folder, summary = outcome.folder, outcome.summary
     with contextlib.suppress(ConfigError):  # a picture is an extra: without matplotlib there is none
-        curves(folder / "curves.png", {str(summary.get("algorithm", folder.name)): [outcome.metrics]})
+        runs = {str(summary.get("algorithm", folder.name)): [outcome.metrics]}
+        curves(folder / "curves.png", runs, leading(runs, [summary]))
     if not quiet:
         table = Table(show_header=False, title=Text(f"{summary.get('algorithm', '')}, {folder.name}"))
         table.add_column()
@@ -96,10 +98,25 @@ def report(outcome: Outcome, quiet: bool) -> None:
         for title, value in run_lines(summary):
             table.add_row(Text(title), Text(value))
         Console().print(table)
+        show_sites(folder, summary)
         if summary.get("note"):
             typer.echo(f"note: {summary['note']}")
     say_left_out(summary)
     typer.echo(str(folder))
+
+
+def show_sites(folder: Path, summary: Mapping[str, Any]) -> None:
+    """The table of sites and the worst of them, or how to have it."""
+    from accord.engine.sites import read_sites
+    from accord.report.sites import TURN_ON, remarks, sites_table
+
+    sites, console = read_sites(folder), Console()
+    if sites is None:
+        typer.echo(f"No table of sites, as nothing was measured at the clients: {TURN_ON}.")
+        return
+    console.print(sites_table(sites, summary, console.width))
+    for line in remarks(sites, summary, folder):
+        typer.echo(line)
 
 
 def say_left_out(summary: Mapping[str, Any], label: str = "") -> None:

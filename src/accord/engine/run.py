@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
@@ -32,10 +32,16 @@ from accord.engine.sites import read_sites, write_sites
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError, DataError, DivergedError
 from accord.executors.gpu.precision import numerics
+from accord.figures import figure_of, leading
+from accord.frames import frame_of
 from accord.measures import Evaluator, Function, Measure
 from accord.measures.sites import Sites
 from accord.observe import Audience, Observer
 from accord.wire.records import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 Record = dict[str, Any]
 
@@ -63,6 +69,18 @@ class Outcome:
         """
         found = read_sites(self.folder)
         return [] if found is None else found.rows()
+
+    def frame(self) -> pd.DataFrame:
+        """The metrics as a table of pandas (the extra `tables`): a row per round, nested names joined by a slash."""
+        return frame_of(self.metrics)
+
+    def plot(self, value: str = "") -> Figure:
+        """A number over rounds as a figure of matplotlib (the extra `plot`), neither shown nor saved.
+
+        `value` is a column of `frame()`, such as "clients/worst"; without one, what the run is judged by.
+        """
+        runs = {str(self.summary["algorithm"]): [self.metrics]}
+        return figure_of(runs, value or leading(runs, [self.summary]))
 
 
 class Finished(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ def write_sites(folder: Path, sites: Sites | None) -> None:
     """Numbers as Python writes them, so that they are read as they were; an empty cell is no value."""
     if sites is None:
         return
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(sites.columns)
-    writer.writerows(zip(*sites.columns.values(), strict=True))
-    write_atomic(folder / FILE, text.getvalue())
+    columns = [map(_quoted, column) if name in WORDS else map(_text, column) for name, column in sites.columns.items()]
+    lines = [",".join(sites.columns), *map(",".join, zip(*columns, strict=True))]
+    write_atomic(folder / FILE, "\n".join(lines) + "\n")
 
 
 def read_sites(folder: Path) -> Sites | None:
@@ -33,14 +30,22 @@ def read_sites(folder: Path) -> Sites | None:
     try:
         with open(path, encoding="utf-8", newline="", opener=no_links) as file:
             title, *lines = csv.reader(file, strict=True)
-        if not {*WORDS, *COUNTS} <= set(title):
-            raise ValueError("its first line does not name the columns")
-        columns = zip(*lines, strict=True) if lines else [()] * len(title)
-        return Sites({name: list(map(_reader(name), c)) for name, c in zip(title, columns, strict=True)})
+        if not {*WORDS, *COUNTS} <= set(title) or any(len(line) != len(title) for line in lines):
+            raise ValueError("its lines do not have the columns that the first one names")
+        return Sites({name: list(map(_reader(name), [line[i] for line in lines])) for i, name in enumerate(title)})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else repr(value)
+
+
+def _quoted(word: str) -> str:
+    """A word as CSV has it: between quotes where it must be, and quotes in it twice."""
+    return '"' + word.replace('"', '""') + '"' if any(c in word for c in ',"\r\n') else word
 
 
 def _reader(column: str) -> Callable[[str], Any]:

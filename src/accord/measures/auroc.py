@@ -9,7 +9,10 @@ from accord.measures.ranking import one_against_rest
 
 
 @metric(
-    "auroc", doc="area below the ROC curve; of more than two classes the mean, each against the rest", extra="metrics"
+    "auroc",
+    problems=("classification", "multilabel"),
+    extra="metrics",
+    doc="area below the ROC curve; of more than two classes the mean, each against the rest",
 )
 def auroc(logits: Tensor, labels: Tensor) -> float:
     """How often a sample of the class is ranked above one that is not; ties count half."""

@@ -8,7 +8,12 @@ from torch import Tensor
 from accord.measures.metric import metric
 
 
-@metric("balanced_accuracy", percent=True, doc="accuracy of each class, averaged over the classes that occur")
+@metric(
+    "balanced_accuracy",
+    percent=True,
+    problems=("classification",),
+    doc="accuracy of each class, averaged over the classes that occur",
+)
 def balanced_accuracy(logits: Tensor, labels: Tensor) -> float:
     """Every class counts the same, however many samples it has."""
     classes = logits.shape[1]

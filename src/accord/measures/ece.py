@@ -13,7 +13,13 @@ from accord.measures.metric import metric
 BINS = 15
 
 
-@metric("ece", better="lower", percent=True, doc="expected calibration error: 15 bins of equal width on the confidence")
+@metric(
+    "ece",
+    better="lower",
+    percent=True,
+    problems=("classification",),
+    doc="expected calibration error: 15 bins of equal width on the confidence",
+)
 def ece(logits: Tensor, labels: Tensor) -> float:
     """The mean over samples of |accuracy - confidence| of their bin; confidence is the largest probability.
 

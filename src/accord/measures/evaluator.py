@@ -28,6 +28,7 @@ class Evaluator:
             taken.add(measure.name)
         self.scene = scene
         self.measures: list[Measure] = [*(m for m in MEASURES.values() if m.on(scene)), *extra]
+        self._own = [column.as_record() for measure in extra for column in measure.columns]
         for measure in self.measures:
             measure.check(scene)
         self._keep = frozenset(name for measure in self.measures for name in measure.reads)
@@ -82,10 +83,12 @@ class Evaluator:
         summary: Record = dict(self.scene.facts)
         for measure in self.measures:
             summary |= measure.summary(self.scene, metrics)
-        judged = not self.scene.algorithm.personal and summary.get("accuracy") is not None
+        headline = self.scene.problem.headline
+        judged = not self.scene.algorithm.personal and summary.get(headline) is not None
         return {
             **summary,
-            "judged_by": "accuracy" if judged else "personal_accuracy",
+            **({"columns": self._own} if self._own else {}),
+            "judged_by": headline if judged else f"personal_{headline}",
             **{
                 way: sum(record[way] + record.get(f"start_{way}", 0) for record in metrics)
                 for way in ("bytes_up", "bytes_down")

@@ -8,7 +8,12 @@ from torch.nn import functional
 from accord.measures.metric import metric
 
 
-@metric("log_loss", better="lower", doc="mean of - log p(label), in nats")
+@metric(
+    "log_loss",
+    better="lower",
+    problems=("classification",),
+    doc="mean of - log p(label), in nats",
+)
 def log_loss(logits: Tensor, labels: Tensor) -> float:
     """The loss of the test data, client by client."""
     return float(functional.cross_entropy(logits.double(), labels))

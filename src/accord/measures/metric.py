@@ -22,7 +22,7 @@ from torch import Tensor
 from accord.errors import ConfigError, DataError
 from accord.measures.column import Better, Column, number, percent
 from accord.measures.measure import MEASURES, Measure, Record, switch
-from accord.measures.predictions import ClientScores, Vector
+from accord.measures.predictions import ClientScores, Scores, Vector
 from accord.measures.scene import Final, Moment, Scene
 from accord.measures.spread import in_short, spread_record
 
@@ -34,14 +34,19 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 TAKEN = {
     "round", "loss", "cohort", "missing", "server", "bytes_up", "bytes_down", "start_bytes_up", "start_bytes_down",
     "every", "split", "batch_size", "unseen_epochs", "algorithm", "dataset", "seed", "rounds", "versions", "note",
-    "test_loss", "environments", "readings", "skipped", "best_accuracy", "top5_accuracy", "rounds_to",
+    "test_loss", "environments", "readings", "skipped", "best_accuracy", "top5_accuracy", "rounds_to", "columns",
     "client_accuracy", "judged_by", "validation_accuracy", "personal_accuracy", "personal_accuracy_before", "bytes",
-    "seconds", "not_finite", "diverged", "metrics_sha256", "digest",
+    "seconds", "not_finite", "diverged", "metrics_sha256", "digest", "rmse", "best_rmse", "top5_rmse", "client_rmse",
+    "validation_rmse", "personal_rmse", "personal_rmse_before",
 }  # fmt: skip
 
 
 class Metric(Measure):
-    """The function on the test pool (mean over its environments), and its spread over the clients' own test data."""
+    """The function on the test pool (mean over its environments), and its spread over the clients' own test data.
+
+    `problems` it is defined for, all of them where none is named; of those in `always` it is told unasked. `classes`:
+    there must be so many. `extra` is the one of ours that installs what it imports.
+    """
 
     reads = frozenset({"logits"})
 
@@ -53,10 +58,13 @@ class Metric(Measure):
         better: Better | None = "higher",
         doc: str = "",
         percent: bool = False,
-        extra: str = "",
+        problems: Sequence[str] = (),
+        always: Sequence[str] = (),
         classes: int | None = None,
+        extra: str = "",
     ) -> None:
         self.function, self.extra, self.classes = function, extra, classes
+        self.problems, self.always = tuple(problems), tuple(always)
         self.name = name or getattr(function, "__name__", "")
         if not NAME.fullmatch(self.name) or self.name in TAKEN:
             raise ConfigError(
@@ -70,14 +78,17 @@ class Metric(Measure):
         self.setting = switch(self.name, self.__doc__)
         self.columns = _columns(self.name, better, percent)
 
+    def on(self, scene: Scene) -> bool:
+        """Where it is asked for, or belongs to the problem."""
+        return super().on(scene) or scene.problem.name in self.always
+
     def check(self, scene: Scene) -> None:
-        """Try it on one sample of each class, and on one sample, which may be all that a client has."""
-        classes = scene.data.num_classes
-        if self.classes not in (None, classes):
-            raise ConfigError(f"evaluate.{self.name} is for {self.classes} classes, and the data has {classes}")
-        for count in (classes, 1):
+        """Try it on a few samples (of each class), and on one sample, which may be all that a client has."""
+        self._fits(scene)
+        logits, labels = _examples(scene)
+        for count in (len(labels), 1):
             try:
-                self._value(torch.eye(classes)[:count], torch.arange(count))
+                self._value(logits[:count].clone(), labels[:count].clone())
             except ImportError as error:
                 if not self.extra:
                     raise
@@ -86,17 +97,30 @@ class Metric(Measure):
                     f"pip install 'accord-fl[{self.extra}]'"
                 ) from error
             except Exception as error:
+                shapes = f"logits {_sizes(logits[:count])}, labels {_sizes(labels[:count])}"
                 raise ConfigError(
-                    f"metric {self.name} cannot be used: tried on {count} samples (logits [{count}, {classes}], "
-                    f"labels [{count}]), it raised {type(error).__name__}: {error}"
+                    f"metric {self.name} cannot be used: tried on {count} samples ({shapes}), it raised "
+                    f"{type(error).__name__}: {error}"
                 ) from error
+
+    def _fits(self, scene: Scene) -> None:
+        """Refuse data it is not defined for."""
+        kind, classes = scene.problem.name, scene.data.num_classes
+        if self.problems and kind not in self.problems:
+            fitting = [name for name, other in MEASURES.items() if isinstance(other, Metric) and kind in other.problems]
+            raise ConfigError(
+                f"evaluate.{self.name} is not defined for {kind}, only for {' and '.join(self.problems)}. For {kind} "
+                f"there are: {', '.join([f'{scene.problem.headline} (always)', *fitting])}"
+            )
+        if self.classes not in (None, classes):
+            raise ConfigError(f"evaluate.{self.name} is for {self.classes} classes, and the data has {classes}")
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """Its value, and the clients' values under `clients_` and its name."""
         predictions = moment.predictions
         if predictions is None:
             return {}
-        value = float(np.mean([self._value(s.logits.clone(), s.labels.clone()) for s in predictions.environments]))
+        value = float(np.mean([self._of_all(scores) for scores in predictions.environments]))
         record: Record = {self.name: None if math.isnan(value) else value}
         clients = predictions.clients("test") if scene.settings.get("clients", True) else None
         if clients is not None:
@@ -119,8 +143,14 @@ class Metric(Measure):
         """[K] NaN for a client without samples, or where it is not defined for those it has."""
         values = np.full(len(clients.groups), np.nan)
         for client in np.flatnonzero(clients.sizes).tolist():
-            values[client] = self._value(*clients.of(client))
+            values[client] = self._of_one(clients, client)
         return values
+
+    def _of_all(self, scores: Scores) -> float:
+        return self._value(scores.logits.clone(), scores.labels.clone())
+
+    def _of_one(self, clients: ClientScores, client: int) -> float:
+        return self._value(*clients.of(client))
 
     def _value(self, logits: Tensor, labels: Tensor) -> float:
         value = float(self.function(logits, labels))
@@ -132,24 +162,17 @@ class Metric(Measure):
 
 
 def metric(
-    name: str,
-    *,
-    better: Better | None = "higher",
-    doc: str = "",
-    percent: bool = False,
-    extra: str = "",
-    classes: int | None = None,
+    name: str, *, better: Better | None = "higher", doc: str = "", percent: bool = False, **others: Any
 ) -> Callable[[F], F]:
     """Decorator: register a function of logits [N, C] and labels [N] as a measure, off unless `evaluate.NAME = true`.
 
-    `better` says which values are good ones; `percent` writes it in tables as a percentage; `extra` is the one of ours
-    that installs what it imports; `classes`: there must be so many. Do it before the configuration is read.
+    `better` says which values are good ones; `percent` writes it in tables as a percentage; `others` are those of
+    `Metric`, such as the `problems` it is defined for. Do it before the configuration is read.
     """
 
     def register(function: F) -> F:
         len(MEASURES)  # those of the package come first
-        given = {"better": better, "doc": doc, "percent": percent, "extra": extra, "classes": classes}
-        MEASURES.add(name)(Metric(function, name, **given))  # type: ignore[arg-type]
+        MEASURES.add(name)(Metric(function, name, better=better, doc=doc, percent=percent, **others))
         return function
 
     return register
@@ -171,3 +194,16 @@ def _columns(name: str, better: Better | None, share: bool) -> tuple[Column, ...
         ),
         Column(f"client_{name}_std", f"client {title} std{unit}", (*spread, "std"), write, "lower", compared=False),
     )
+
+
+def _examples(scene: Scene) -> tuple[Tensor, Tensor]:
+    """Outputs and labels as the run will have them: one sample of each class, or the first two test samples."""
+    outputs = scene.data.num_classes
+    if scene.problem.one_class:
+        return torch.eye(outputs), torch.arange(outputs)
+    labels = scene.data.test_pool.y[:2].cpu()
+    return torch.zeros(len(labels), *scene.problem.shape(tuple(labels.shape[1:]), outputs)), labels
+
+
+def _sizes(tensor: Tensor) -> str:
+    return f"[{', '.join(map(str, tensor.shape))}]"

@@ -8,20 +8,20 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from accord.measures.column import Column
+from accord.measures.column import leading
 from accord.measures.measure import Measure, Record, entry
-from accord.measures.predictions import Vector
+from accord.measures.predictions import Vector, read
 from accord.measures.scene import Final, Moment, Scene
 from accord.measures.spread import spread_record
 from accord.settings import Setting
 
 Measured = Mapping[int, Mapping[str, Tensor]]  # by client
-AT_THE_END = {"personal_accuracy_before": "personal_before", "personal_accuracy": "personal_correct"}
 
 
 @entry
 class Personal(Measure):
-    """Accuracy of the clients' own models on their own test data: in every round, and of all clients at the end.
+    """Accuracy, or the problem's own number, of the clients' own models on their own test data, in every round and of
+    all clients at the end.
 
     At the end every client trains once more from the final state, and is judged before and after; nothing is kept.
     """
@@ -34,11 +34,11 @@ class Personal(Measure):
         doc="accuracy of the clients' own models on their own test data; auto: for methods that are about them",
     )
     columns = (
-        Column("personal_before", "personal before %", ("personal_accuracy_before", "mean")),
-        Column("personal_accuracy", "personal %", ("personal_accuracy", "mean")),
-        Column("personal_best", "best personal %", ("personal_accuracy", "best"), compared=False),
-        Column("personal_worst", "worst personal %", ("personal_accuracy", "worst"), compared=False),
-        Column("personal_std", "personal std %", ("personal_accuracy", "std"), better="lower", compared=False),
+        *leading("personal_before", "personal before", ("personal_{}_before", "mean")),
+        *leading("personal_{}", "personal", ("personal_{}", "mean")),
+        *leading("personal_best", "best personal", ("personal_{}", "best"), compared=False),
+        *leading("personal_worst", "worst personal", ("personal_{}", "worst"), compared=False),
+        *leading("personal_std", "personal std", ("personal_{}", "std"), spread=True, compared=False),
     )
     every_round = True
     at_clients = True
@@ -52,19 +52,19 @@ class Personal(Measure):
         """Of the round's clients, after their training."""
         replies = moment.replies
         measured = {k: result.metrics for k, result in zip(replies.ids, replies.results, strict=True)}
-        return {"personal": _spread(measured, "personal_correct")} if measured else {}
+        return {"personal": _spread(scene, measured, "personal_correct")} if measured else {}
 
     def end(self, scene: Scene, final: Final) -> Record:
         """Of all clients, before and after one more round of their training."""
-        return {name: _spread(final.trained, count) for name, count in AT_THE_END.items()}
+        return {name: _spread(scene, final.trained, total) for name, total in _at_the_end(scene).items()}
 
     def sites(self, scene: Scene, final: Final) -> dict[str, Vector]:
         """Each client's own."""
         columns = {}
-        for name, count in AT_THE_END.items():
+        for name, total in _at_the_end(scene).items():
+            clients, values, _ = _values(scene, final.trained, total)
             columns[name] = np.full(len(scene.data), np.nan)
-            for client, (share, _) in _shares(final.trained, count).items():
-                columns[name][client] = share
+            columns[name][clients] = values
         return columns
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
@@ -72,16 +72,22 @@ class Personal(Measure):
         return {}
 
 
-def _shares(measured: Measured, count: str) -> dict[int, tuple[float, int]]:
-    """Right answers as a share of a client's test samples, and how many these are; without samples there is no entry."""
-    return {
-        client: (float(sums[count]) / int(sums["personal_examples"]), int(sums["personal_examples"]))
-        for client, sums in measured.items()
-        if count in sums
-    }
+def _at_the_end(scene: Scene) -> dict[str, str]:
+    """What is told of the end, and the sum it is made of."""
+    name = f"personal_{scene.problem.headline}"
+    return {f"{name}_before": "personal_before", name: "personal_correct"}
 
 
-def _spread(measured: Measured, count: str) -> Record:
+def _values(scene: Scene, measured: Measured, total: str) -> tuple[list[int], Vector, list[int]]:
+    """The clients that have test samples, the leading number of each, and how many samples it is of."""
+    sums = {client: metrics for client, metrics in measured.items() if total in metrics}
+    tested = [int(metrics["personal_examples"]) for metrics in sums.values()]
+    means = np.array([float(metrics[total]) for metrics in sums.values()]) / np.array(tested)
+    return list(sums), read(scene.problem, means), tested
+
+
+def _spread(scene: Scene, measured: Measured, total: str) -> Record:
     """Over the clients that have test samples."""
-    shares = _shares(measured, count)
-    return spread_record(*map(np.array, zip(*shares.values(), strict=True))) if shares else {}
+    clients, values, tested = _values(scene, measured, total)
+    better = "higher" if scene.problem.higher_is_better else "lower"
+    return spread_record(values, tested, better) if clients else {}

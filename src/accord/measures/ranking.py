@@ -1,4 +1,4 @@
-"""Scores that rank samples, by scikit-learn: each class against all others, the mean over the classes.
+"""Areas below curves of ranked samples, by scikit-learn: each class against all others, the mean over the classes.
 
 A class counts where the samples show it and something else; of two classes only the second one, the positive, is
 ranked. Samples are ranked by the log-odds of the class, which order them as its probabilities do and never saturate.
@@ -21,16 +21,18 @@ Ranked = Callable[[Array, Array], float]  # truth and scores, [N] or [N, classes
 def one_against_rest(ranked: Ranked, logits: Tensor, labels: Tensor) -> float:
     """NaN where the samples are all of one class, or where a logit is no finite number."""
     scores, truth = logits.double().numpy(), labels.numpy()
-    classes = np.unique(truth)
-    if len(classes) < 2 or not np.isfinite(scores).all():
+    if not np.isfinite(scores).all():
         return math.nan
+    if truth.ndim == 2:  # any number of labels per sample: each is a column
+        return _mean(ranked, truth > 0, scores)
     if scores.shape[1] == 2:
-        return mean_of_columns(ranked, (truth == 1)[:, None], (scores[:, 1] - scores[:, 0])[:, None])
+        return _mean(ranked, truth[:, None] == 1, scores[:, 1:] - scores[:, :1])
+    classes = np.unique(truth)
     rest = [np.logaddexp.reduce(np.delete(scores, label, axis=1), axis=1) for label in classes]
-    return mean_of_columns(ranked, truth[:, None] == classes, scores[:, classes] - np.stack(rest, axis=1))
+    return _mean(ranked, truth[:, None] == classes, scores[:, classes] - np.stack(rest, axis=1))
 
 
-def mean_of_columns(ranked: Ranked, truth: Array, scores: Array) -> float:
+def _mean(ranked: Ranked, truth: Array, scores: Array) -> float:
     """Of [N, columns], over those that have both kinds of samples."""
     import sklearn
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from accord.report.heat_maps import heat_map_png, heat_map_text
 from accord.report.plots import curves
 from accord.report.runs import read_metrics, read_summary
-from accord.report.tables import Estimate, Row, aggregate, as_json, markdown, rich_table, run_lines
+from accord.report.tables import Estimate, Row, aggregate, as_json, markdown, run_lines
+from accord.report.terminal import rich_table
 
 __all__ = [
     "Estimate",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
 import numpy as np
 
 from accord.data.description import Description
-from accord.engine.files import write_atomic
 from accord.errors import ConfigError
+from accord.figures import empty_figure, whole_numbers
+from accord.report.plots import write_png
 
 SHADES = " ░▒▓█"
 
@@ -42,31 +42,24 @@ def heat_map_text(description: Description, max_clients: int = 40, max_classes: 
 def heat_map_png(
     description: Description, path: str | os.PathLike[str], max_clients: int = 1000, max_classes: int = 200
 ) -> Path:
-    """Draw the label counts to a PNG file (needs matplotlib); the title says what is cut off."""
+    """Draw the label counts to a PNG file (needs matplotlib), a row per client and a column per class as the text has
+    them; the title says what is cut off.
+    """
     check_limits(max_clients, max_classes)
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("heat maps need matplotlib: pip install 'accord-fl[plot]'") from error
     clients, classes = description.counts.shape
     counts = description.counts[:max_clients, :max_classes]
     cut = [f"first {max_clients} of {clients} clients"] if clients > max_clients else []
     cut += [f"first {max_classes} of {classes} classes"] if classes > max_classes else []
-    figure = Figure(
-        figsize=(min(2.5 + 0.12 * len(counts), 14), min(2.0 + 0.2 * counts.shape[1], 10)),
-        layout="constrained",
-    )
-    FigureCanvasAgg(figure)  # attaches itself; no pyplot, so no global state and no display
+    figure = empty_figure(min(3.5 + 0.2 * counts.shape[1], 12), min(2.0 + 0.14 * len(counts), 14))
     axes = figure.add_subplot()
-    image = axes.imshow(counts.T, aspect="auto", interpolation="nearest", cmap="viridis")
-    axes.set(xlabel="client", ylabel="class")
+    image = axes.imshow(counts, aspect="auto", interpolation="nearest", cmap="viridis")
+    axes.set(xlabel="class", ylabel="client")
+    whole_numbers(axes.xaxis)
+    whole_numbers(axes.yaxis)
     axes.set_title(f"{description.name}, {description.split}" + (f"\n({', '.join(cut)})" if cut else ""), fontsize=10)
     figure.colorbar(image, ax=axes, label="samples")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
     target = Path(path)
-    write_atomic(target, picture.getvalue())
+    write_png(figure, target)
     return target
 
 

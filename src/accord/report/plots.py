@@ -1,81 +1,31 @@
-"""Accuracy over rounds, one line per label with a band over seeds. Drawn without a display."""
+"""Pictures as files."""
 
 from __future__ import annotations
 
 import io
-import math
-import statistics
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from accord.engine.files import write_atomic
-from accord.errors import ConfigError
+from accord.errors import DataError
+from accord.figures import Runs, figure_of
 
-Record = Mapping[str, Any]
-
-# Okabe and Ito's colours, told apart by nearly all eyes; yellow is left out, as it vanishes on white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-FEW, ROWS = 12, 24  # labels that fit into the axes; labels in one column beside them
-STYLES = ("-", "--", ":", "-.")  # beyond seven labels the colours come again with another line
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-def series(runs: Sequence[Sequence[Record]], value: str = "accuracy") -> list[tuple[int, float, float]]:
-    """(round, mean, sample standard deviation) for every round in which at least one run has the value.
-
-    >>> series([[{"round": 1, "accuracy": 0.5}, {"round": 2}], [{"round": 1, "accuracy": 0.5}]])
-    [(1, 0.5, 0.0)]
-    """
-    values: dict[int, list[float]] = {}
-    for records in runs:
-        for record in records:
-            number = record.get(value)
-            if isinstance(number, (int, float)) and math.isfinite(number):
-                values.setdefault(int(record["round"]), []).append(float(number))
-    return [
-        (round, statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0)
-        for round, known in sorted(values.items())
-    ]
-
-
-def curves(path: Path, runs: Mapping[str, Sequence[Sequence[Record]]], value: str = "accuracy") -> bool:
-    """Draw `value` over rounds to a PNG file: for each label its runs' mean, and a band of one deviation.
-
-    Returns False, and writes nothing, when no run has the value.
-    """
+def curves(path: Path, runs: Runs, value: str = "accuracy") -> bool:
+    """Draw `value` over rounds to a PNG file, see `figure_of`; False, and nothing written, when no run has it."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib: pip install 'accord-fl[plot]'") from error
-    lines = {label: series(group, value) for label, group in runs.items()}
-    if not any(lines.values()):
+        figure = figure_of(runs, value)
+    except DataError:
         return False
-    shown = sum(1 for points in lines.values() if points)
-    columns = -(-shown // ROWS) if shown > FEW else 0  # of a legend beside the axes; a few fit inside
-    figure = Figure(figsize=(7 + 1.4 * columns, 5.5 if columns else 4.2), layout="constrained")
-    FigureCanvasAgg(figure)  # attaches itself; no pyplot, so no global state
-    axes = figure.add_subplot()
-    for position, (label, points) in enumerate((k, v) for k, v in lines.items() if v):
-        rounds, mean, std = (list(column) for column in zip(*points, strict=True))
-        colour = PALETTE[position % len(PALETTE)]
-        style = STYLES[position // len(PALETTE) % len(STYLES)]
-        marker = "o" if len(points) == 1 else None
-        axes.plot(rounds, mean, color=colour, linestyle=style, marker=marker, label=label.replace("$", r"\$"))
-        if any(std):
-            low = [m - s for m, s in zip(mean, std, strict=True)]
-            high = [m + s for m, s in zip(mean, std, strict=True)]
-            axes.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
-    axes.set_xlabel("round")
-    axes.set_ylabel(value)
-    axes.grid(alpha=0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if columns:
-        figure.legend(loc="outside right upper", fontsize="x-small", ncols=columns)
-    else:
-        axes.legend(loc="best", fontsize="small")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=150)
-    write_atomic(path, picture.getvalue())
+    write_png(figure, path, dpi=150)
     return True
+
+
+def write_png(figure: Figure, path: Path, dpi: int = 100) -> None:
+    """The file is there whole or not at all."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=dpi)
+    write_atomic(path, picture.getvalue())

@@ -84,7 +84,7 @@ def compare(
     result.write()
     try:
         if result.rows:
-            result.plot(result.folder / "curves.png")
+            result.draw(result.folder / "curves.png")
     except ConfigError as missing:
         told.not_drawn(str(missing))
     return result

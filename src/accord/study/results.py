@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from accord.engine.files import write_atomic
-from accord.report.plots import curves, series
+from accord.figures import figure_of, leading, series
+from accord.frames import frame_of
+from accord.report.plots import curves
 from accord.report.tables import Row, aggregate, as_json, markdown
 from accord.study.choice import Choice
 from accord.study.entry import Run
 from accord.wire.writing import as_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 Record = dict[str, Any]
 
@@ -88,9 +94,23 @@ class ComparisonResult:
         """For each algorithm (round, mean, sample standard deviation) wherever a run has the value."""
         return {algorithm: series(runs, value) for algorithm, runs in self._by_algorithm.items()}
 
-    def plot(self, path: Path | str, value: str = "accuracy") -> bool:
-        """Draw the curves to a PNG file; False when no run has the value. A ConfigError without matplotlib."""
-        return curves(Path(path), self._by_algorithm, value)
+    def plot(self, value: str = "") -> Figure:
+        """The curves as a figure of matplotlib (the extra `plot`), neither shown nor saved.
+
+        `value` is a column of `frame()`, such as "clients/worst"; without one, what the runs are judged by.
+        """
+        return figure_of(self._by_algorithm, value or leading(self._by_algorithm, self.summaries.values()))
+
+    def frame(self, of: Literal["rounds", "runs"] = "rounds") -> pd.DataFrame:
+        """All numbers as a table of pandas (the extra `tables`), by algorithm, seed and round; or one row per run."""
+        if of == "runs":
+            return frame_of(({**s, **run._asdict()} for run, s in self.summaries.items()), ("algorithm", "seed"))
+        rounds = ({**record, **run._asdict()} for run, records in self.metrics.items() for record in records)
+        return frame_of(rounds, ("algorithm", "seed", "round"))
+
+    def draw(self, path: Path) -> bool:
+        """The curves as a PNG file; False when there is nothing to draw."""
+        return curves(path, self._by_algorithm, leading(self._by_algorithm, self.summaries.values()))
 
     def as_json(self) -> Record:
         """Everything but the rounds, as plain values."""

@@ -55,6 +55,8 @@ def discrimination(
 class Relations(Passing, fl.Part):
     """The graph, the message passing and the contrastive term; trains the tree `relations` with the model."""
 
+    problems = ("classification", "multilabel", "regression")
+    needs = "one vector of features per sample"
     contrast: float = 0.2  # weight of L_CD
     tau: float = 0.8
     similarity: Similarity = "pearson"
