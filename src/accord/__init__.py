@@ -14,7 +14,15 @@ from accord._version import __version__
 if TYPE_CHECKING:
     from accord.config import RunConfig, from_dict, load_config
     from accord.core.methods import ALGORITHMS
-    from accord.data import federate, from_arrays, from_huggingface, from_table, from_torch, load_dataset
+    from accord.data import (
+        federate,
+        from_arrays,
+        from_huggingface,
+        from_sequences,
+        from_table,
+        from_torch,
+        load_dataset,
+    )
     from accord.deploy import Loaded, load, predict
     from accord.deploy.exported import export
     from accord.engine.federation import Federation
@@ -44,6 +52,7 @@ __all__ = [
     "from_arrays",
     "from_dict",
     "from_huggingface",
+    "from_sequences",
     "from_table",
     "from_torch",
     "load",
@@ -60,7 +69,15 @@ __all__ = [
 _HOMES = {
     "accord.core.methods": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
-    "accord.data": ("federate", "from_arrays", "from_huggingface", "from_table", "from_torch", "load_dataset"),
+    "accord.data": (
+        "federate",
+        "from_arrays",
+        "from_huggingface",
+        "from_sequences",
+        "from_table",
+        "from_torch",
+        "load_dataset",
+    ),
     "accord.deploy": ("Loaded", "load", "predict"),
     "accord.deploy.exported": ("export",),
     "accord.engine.federation": ("Federation",),
