@@ -22,6 +22,7 @@ import accord.authoring
 from accord.cli.app import app
 from accord.config import load_config
 from accord.core.methods import ALGORITHMS
+from accord.data.division import CLIENTS
 from accord.engine.build import build_data
 from accord.measures import MEASURES
 from accord.study.inputs import Inputs
@@ -98,7 +99,7 @@ def test_commands_are_accepted(line: str) -> None:
         chosen = given.get("algorithm")
         config = load_config(sets=[*sets, *([f"algorithm.name={chosen}"] if chosen else [])])
         if name in ("run", "describe"):
-            assert len(build_data(config)) == config.partition.clients, "the data can be dealt that way"
+            assert len(build_data(config)) == (config.partition.clients or CLIENTS), "the data can be dealt that way"
     if name == "explain":
         assert given["name"] in ALGORITHMS
 

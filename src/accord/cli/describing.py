@@ -26,7 +26,7 @@ def describe(
     data = build_data(settings)
     train, test = count(data), count(data, "test")
     numbers = train.summary()
-    typer.echo(f"{data.name}, partition {settings.partition.name}, transform {settings.transform.name}\n")
+    typer.echo(f"{data.name}, partition {data.division}, transform {settings.transform.name}\n")
     typer.echo(heat_map_text(train))
     typer.echo(
         f"\n{numbers['clients']:g} clients, {len(data.unseen)} of them unseen; {numbers['samples']:g} "

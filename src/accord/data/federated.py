@@ -156,6 +156,7 @@ class FederatedData:
     names: tuple[str, ...] = ()  # of the clients, where they have any
     note: str = ""
     raw: Inputs | None = None  # see Dataset
+    division: str = ""  # the partition's name, where one was used
 
     def __post_init__(self) -> None:
         if not len(self.train) == len(self.validation) == len(self.test):

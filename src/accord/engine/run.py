@@ -64,7 +64,7 @@ def run(
     """
     federation = Federation.build(config, data, model)
     evaluator = evaluator_of(federation, metrics)
-    return _carry_out(federation, evaluator, new_folder(config, federation.identity), Audience(observers))
+    return _carry_out(federation, evaluator, new_folder(federation.config, federation.identity), Audience(observers))
 
 
 def resume(

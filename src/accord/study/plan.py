@@ -18,6 +18,7 @@ from accord.config import AlgorithmConfig, RunConfig, catalog, config_hash, from
 from accord.config.load import read_toml
 from accord.config.sections import own_settings
 from accord.engine.files import write_atomic
+from accord.engine.settled import handed_over, settled
 from accord.errors import ConfigError, nearest
 from accord.settings import Setting
 from accord.study.checks import check_distinct, check_texts, several, whole
@@ -108,7 +109,8 @@ class Comparison:
         known = {f"algorithm.{key}" for key in self.settings[algorithm]}
         fitting = [text for text in self.sets if not _key(text).startswith("algorithm.") or _key(text) in known]
         file = "" if self.source is None or isinstance(self.source, RunConfig) else str(self.source)
-        return from_dict(self._given, [*fitting, f"algorithm.name={algorithm}", f"seed={seed}", *more], file)
+        config = from_dict(self._given, [*fitting, f"algorithm.name={algorithm}", f"seed={seed}", *more], file)
+        return settled(config if self.inputs.data is None else handed_over(config), self.inputs.data)
 
     @cached_property
     def folder(self) -> Path:

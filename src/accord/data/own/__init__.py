@@ -8,10 +8,10 @@ Without test data a fifth of the samples is set aside for testing, always the sa
 class if there are no clients, else of each client, spread over its classes.
 """
 
-from accord.data.own import folder  # registers itself among the data sets by name
+from accord.data.own import folder, given  # register themselves among the data sets by name
 from accord.data.own.arrays import from_arrays, from_torch
 from accord.data.own.flower import from_flwr_partitioner
 from accord.data.own.huggingface import from_huggingface
 from accord.data.own.table import from_table
 
-__all__ = ["folder", "from_arrays", "from_flwr_partitioner", "from_huggingface", "from_table", "from_torch"]
+__all__ = ["folder", "given", "from_arrays", "from_flwr_partitioner", "from_huggingface", "from_table", "from_torch"]
