@@ -19,6 +19,7 @@ class DataConfig(Chosen):
     """Which data set, and where it lies."""
 
     kind: ClassVar[str] = "dataset"
+    implied: ClassVar[Mapping[str, str]] = {"label": "table"}
     name: Annotated[str, "the data set; `accord list datasets`"] = "mnist5k"
     dir: Annotated[str, "folder with the data files; empty: the ACCORD_DATA folder or the user's cache"] = ""
     download: Annotated[bool, "fetch missing files"] = True

@@ -87,7 +87,7 @@ def pooled(data: FederatedData) -> FederatedData:
     if data.transform is not None:
         raise ConfigError("algorithm centralized cannot pool clients that see transformed inputs: set transform none")
     one, none = Groups.of([union]), Groups.of([[]])
-    return replace(data, train=one, validation=none, test=none, unseen=frozenset())
+    return replace(data, train=one, validation=none, test=none, unseen=frozenset(), names=())
 
 
 def judged_on_validation(data: FederatedData) -> FederatedData:

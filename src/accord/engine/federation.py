@@ -166,6 +166,7 @@ class Federation:
             policy=replace(policy, minimum=1) if rehearsal else policy,
             drop_rate=0.0 if rehearsal else clients.drop_rate,
             keep_memory=not rehearsal,
+            name_of=self.train_data.name_of,
         )
 
     def first_state(self, exchange: Exchange) -> State:

@@ -50,6 +50,7 @@ def data_identity(data: FederatedData) -> Identity:
         "classes": data.num_classes,
         "sample": list(data.sample_shape),
         "clients": len(data),
+        **({"client_names": list(data.names)} if data.names else {}),
         "unseen": sorted(int(client) for client in data.unseen),
         "train_samples": len(data.train_pool),
         "test_samples": len(data.test_pool),
