@@ -18,7 +18,6 @@ from accord.config import AlgorithmConfig, RunConfig, catalog, config_hash, from
 from accord.config.load import read_toml
 from accord.config.sections import own_settings
 from accord.engine.files import write_atomic
-from accord.engine.settled import handed_over, settled
 from accord.errors import ConfigError, nearest
 from accord.settings import Setting
 from accord.study.checks import check_distinct, check_texts, several, whole
@@ -60,6 +59,9 @@ class Comparison:
             object.__setattr__(self, name, several(getattr(self, name), name))
         for name in ("sets", "algorithms"):
             check_texts(getattr(self, name), name)
+        about = [text for text in self.sets if _key(text).startswith("data.")]
+        named = from_dict({key: value for key, value in self._given.items() if key == "data"}, about)
+        object.__setattr__(self, "inputs", self.inputs.with_files_of(named))
         if any(whole(seed, "seeds") < 0 for seed in self.seeds):
             raise ConfigError(f"seeds: must be at least 0, not {min(self.seeds)}")
         check_distinct(self.algorithms, "algorithms")
@@ -110,7 +112,7 @@ class Comparison:
         fitting = [text for text in self.sets if not _key(text).startswith("algorithm.") or _key(text) in known]
         file = "" if self.source is None or isinstance(self.source, RunConfig) else str(self.source)
         config = from_dict(self._given, [*fitting, f"algorithm.name={algorithm}", f"seed={seed}", *more], file)
-        return settled(config if self.inputs.data is None else handed_over(config), self.inputs.data)
+        return self.inputs.settled(config)
 
     @cached_property
     def folder(self) -> Path:

@@ -34,7 +34,8 @@ def read_table(
             f"frame.to_csv({place.stem + '.csv'!r}, index=False)"
         )
     if not place.is_file():
-        raise DataError(f"{place} is {'a folder' if place.is_dir() else 'not there'}; give a CSV or a Parquet file")
+        what = "a folder" if place.is_dir() else "not there"
+        raise DataError(f"{place.absolute()} is {what}; give a CSV or a Parquet file")
     try:
         frame = (
             _parquet(pandas, place) if ending in PARQUET else _csv(pandas, place, separator or TEXT[ending], as_text)
