@@ -26,7 +26,9 @@ def describe(
     data = build_data(settings)
     train, test = count(data), count(data, "test")
     numbers = train.summary()
-    least, most = (f" ({train.name_of(k)})" if data.names else "" for k in (train.sizes.argmin(), train.sizes.argmax()))
+    least, most = (
+        f" ({train.name_of(int(k))})" if data.names else "" for k in (train.sizes.argmin(), train.sizes.argmax())
+    )
     typer.echo(f"{data.name}, partition {data.division}, transform {settings.transform.name}\n")
     typer.echo(heat_map_text(train))
     typer.echo(

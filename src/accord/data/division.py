@@ -28,10 +28,12 @@ class Arrangement(NamedTuple):
 
     partition: str
     clients: int
-    test: str
+    test: Tests
 
 
-def arrangement(dataset: Dataset | None, partition: str = "auto", clients: int = 0, test: str = "auto") -> Arrangement:
+def arrangement(
+    dataset: Dataset | None, partition: str = "auto", clients: int = 0, test: Tests = "auto"
+) -> Arrangement:
     """What is left open (`auto`, 0) follows from the data: where it names clients, they are the clients.
 
     Without a data set it is that of data which names nobody.
