@@ -106,7 +106,7 @@ def run(
     """
     federation = Federation.build(config, data, model)
     evaluator = evaluator_of(federation, metrics)
-    return _carry_out(federation, evaluator, new_folder(config, federation.identity), Audience(observers))
+    return _carry_out(federation, evaluator, new_folder(federation.config, federation.identity), Audience(observers))
 
 
 def resume(
@@ -224,7 +224,8 @@ def _rounds(
         sites = evaluator.sites(final)
         write_sites(logs.folder, sites)
         own.complete(rehearsal, federation.algorithm.message(state))
-        summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
+        missing = [*logs.read("metrics"), {"missing": named(rehearsal.missing)}]
+        summary |= account(missing, federation.train_data.name_of)
     finally:
         executor.close()
     return Finished(state, summary, sites, own)
