@@ -65,7 +65,7 @@ class Fields:
 
     def unpacked(self, rows: Tensor) -> dict[str, Tensor]:
         """[N, ...] inputs by name, as they were given."""
-        parts = rows.split(self._sizes, 1)
+        parts = torch.split(rows, self._sizes, 1)
         return {
             field.name: _as(field, part.reshape(len(rows), *field.shape))
             for field, part in zip(self.fields, parts, strict=True)

@@ -80,7 +80,7 @@ class _Both(nn.Module):
     def forward(self, x: Tensor, fuse: Fuse | None) -> Out:
         given: Any = x if self.fields is None else self.fields.unpacked(x)
         logits, features = cast(Classifier, self.network).logits_and_features(given, fuse)
-        return Out(logits, features.mean(1) if features.dim() == 3 else features)
+        return Out(logits, features.mean(1) if features.dim() == 3 and logits.dim() == 3 else features)
 
 
 class _Round(torch.autograd.Function):

@@ -90,6 +90,7 @@ def federate(
         classes=dataset.classes,
         names=dataset.client_names if partition == "natural" else (),
         note="; ".join(notes),
+        raw=dataset.raw,
     )
 
 

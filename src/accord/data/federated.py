@@ -18,6 +18,7 @@ from torch import Tensor
 
 from accord.core.fields import Fields
 from accord.core.types import Facts
+from accord.data.inputs import Inputs, normalised
 from accord.errors import DataError
 
 Index = npt.NDArray[np.int64]
@@ -50,10 +51,7 @@ class Pool:
         x = self.x.index_select(0, where)
         if x.dtype == torch.uint8:
             x = x.to(torch.get_default_dtype()).div_(255)
-        if self.mean:
-            shape = (1, -1) + (1,) * (x.dim() - 2)
-            x = (x - x.new_tensor(self.mean).view(shape)) / x.new_tensor(self.std).view(shape)
-        return x, self.y.index_select(0, where)
+        return normalised(x, self.mean, self.std), self.y.index_select(0, where)
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,12 @@ class Dataset:
     note: str = ""  # printed beside every result, e.g. "32 x 32, recompressed copy"
     problem: str = "classification"  # an entry of `accord.problems`; `classes` are the names of its outputs
     fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
+    raw: Inputs | None = None  # where the pools do not say how a raw sample becomes theirs: a table's columns
+
+    @property
+    def inputs(self) -> Inputs:
+        """How a raw sample becomes what a network sees."""
+        return self.raw or Inputs.of(self.train.x, self.train.mean, self.train.std)
 
     @property
     def num_classes(self) -> int:
@@ -156,6 +160,7 @@ class FederatedData:
     note: str = ""
     problem: str = "classification"  # an entry of `accord.problems`
     fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
+    raw: Inputs | None = None  # see Dataset
 
     def __post_init__(self) -> None:
         if not len(self.train) == len(self.validation) == len(self.test):
@@ -163,6 +168,8 @@ class FederatedData:
                 f"train, validation and test must list the same clients; got {len(self.train)}, "
                 f"{len(self.validation)} and {len(self.test)}"
             )
+        if self.names and len(self.names) != len(self.train):
+            raise DataError(f"{len(self.train)} clients have {len(self.names)} names; give one for each, or none")
 
     def __len__(self) -> int:
         return len(self.train)
@@ -176,6 +183,15 @@ class FederatedData:
     def sample_shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.train_pool.x.shape[1:])
+
+    @property
+    def inputs(self) -> Inputs:
+        """How a raw sample becomes what a network sees, before any transform of a client's."""
+        return self.raw or Inputs.of(self.train_pool.x, self.train_pool.mean, self.train_pool.std)
+
+    def name_of(self, client: int) -> str:
+        """The client's name; where clients have none, its number."""
+        return self.names[client] if self.names else str(client)
 
     @property
     def facts(self) -> Facts:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from accord.errors import DataError
-from accord.problems.problem import Problem, Shape, entry, is_whole
+from accord.problems.problem import Problem, Shape, constant, entry, is_whole
 
 
 @entry
@@ -45,7 +45,8 @@ class Classification(Problem):
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """[B] cross-entropies with class indices [B] or soft labels [B, C]."""
-        return functional.cross_entropy(outputs, y, weight=self.weight_like(outputs), reduction="none")
+        weight = constant(self.weights, outputs.dtype, outputs.device) if self.weights else None
+        return functional.cross_entropy(outputs, y, weight=weight, reduction="none")
 
     def mean_loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """As torch sums it up, which is in another order than a mean of the losses."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from accord.errors import DataError
-from accord.problems.problem import Problem, Shape, entry
+from accord.problems.problem import Problem, Shape, constant, entry
 
 
 @entry
@@ -45,7 +45,8 @@ class Multilabel(Problem):
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """[B] binary cross-entropies with logits, the mean over labels."""
-        y, weight = y.to(outputs.dtype), self.weight_like(outputs)
+        weight = constant(self.weights, outputs.dtype, outputs.device) if self.weights else None
+        y = y.to(outputs.dtype)
         each = functional.binary_cross_entropy_with_logits(outputs, y, pos_weight=weight, reduction="none")
         return each.mean(1)
 

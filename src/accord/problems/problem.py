@@ -30,6 +30,8 @@ class Problem(ABC):
     output: ClassVar[tuple[str, str]]  # what a network gives a number for, one and many
     one_class: ClassVar[bool] = False  # whether every sample has one class: class counts and soft labels exist
     weighs: ClassVar[bool] = False  # whether outputs may have weights
+    # The headline, from the mean score of some samples: of all, or of a client's.
+    reading: ClassVar[staticmethod[[float], float]] = staticmethod(float)
 
     weights: tuple[float, ...] = ()
 
@@ -57,10 +59,6 @@ class Problem(ABC):
     def score(self, outputs: Tensor, y: Tensor) -> Tensor:
         """[B] how right, or how wrong, every answer is; `reading` of their mean is the headline."""
 
-    def reading(self, mean: float) -> float:
-        """The headline, from the mean score of some samples (all of them, or a client's)."""
-        return mean
-
     def balanced(self, y: Tensor, outputs: int) -> tuple[float, ...]:
         """Weights under which rare labels count as much as frequent ones."""
         raise ConfigError(self._unweighted())
@@ -80,10 +78,6 @@ class Problem(ABC):
     def plain(self) -> Problem:
         """Without weights, as it is measured."""
         return replace(self, weights=()) if self.weights else self
-
-    def weight_like(self, outputs: Tensor) -> Tensor | None:
-        """The weights where the outputs are; None without any."""
-        return constant(self.weights, outputs.dtype, outputs.device) if self.weights else None
 
     def _unweighted(self) -> str:
         return f"local.class_weights is for classification and multilabel, not for {self.name}: set it to none"
@@ -110,7 +104,7 @@ def headlines() -> dict[str, Problem]:
 
 @functools.lru_cache(maxsize=32)
 def constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The numbers on a device, made once: a recorded step must bring nothing from the host."""
+    """The weights on a device, made once: a recorded step must bring nothing from the host."""
     return torch.tensor(numbers, dtype=dtype, device=device)
 
 

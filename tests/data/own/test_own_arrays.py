@@ -220,7 +220,7 @@ def test_class_names_that_do_not_fit():
     ("clients", "message"),
     [
         (["a"] * 19, r"20 samples but clients has shape \(19,\)"),
-        (np.zeros(20), "whole numbers or strings, got dtype float64"),
+        (np.full(20, 0.5), "whole numbers or strings, got 0.5"),
         ([1, "1"] * 10, "mixes strings and numbers"),
         ([None, "1"] * 10, "mixes|missing"),
         (np.arange(20) - 1, "1 negative ids, first at position 0"),
@@ -245,8 +245,11 @@ def test_test_parts_that_are_refused():
         from_arrays(X, Y, test=(X, Y, Y))
     with pytest.raises(DataError, match="1 clients have test samples but no train samples, first 9"):
         from_arrays(X, Y, Y, test=(X[:2], Y[:2], [0, 9]))
-    with pytest.raises(DataError, match="strings in one of train and test"):
-        from_arrays(X, Y, Y, test=(X[:2], Y[:2], ["0", "1"]))
+
+
+def test_clients_are_known_by_their_names_however_these_are_written():
+    data = from_arrays(X, Y, Y, test=(X[:2], Y[:2], ["1", "0"]))
+    assert (data.test_clients.tolist(), data.client_names) == ([1, 0], ("0", "1"))
 
 
 class Squares(TorchDataset):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from accord.data.federated import Dataset, Index, Pool
-from accord.data.own.conversion import class_names, client_array, inputs, labels, numbered_clients
+from accord.data.own.conversion import class_names, inputs, labels
 from accord.data.own.samples import stacked
+from accord.data.own.sites import Sites, numbered, site_ids
 from accord.data.splits import stratified
 from accord.errors import DataError
 
@@ -38,7 +39,8 @@ def from_arrays(
     Args:
         x: inputs, an array, a tensor, a data frame or nested lists; copied.
         y: labels 0..C-1.
-        clients: ids, whole numbers or strings; clients are numbered 0..K-1 in the sorted order of their ids.
+        clients: ids, whole numbers or strings (an array, a data frame's column, a list); clients are numbered 0..K-1
+            in the sorted order of their ids, and keep them as their names.
         test: `(x, y)` or `(x, y, clients)`; if not given, `test_fraction` is set aside, drawn with `seed`.
         classes: the number of classes or their names; if not given, the largest label decides.
         name: what results call the data set.
@@ -48,10 +50,11 @@ def from_arrays(
         seed: seed of that split.
     """
     train = _part(x, y, "")
-    owners = None if clients is None else client_array(clients, len(train.y))
+    owners = None if clients is None else site_ids(clients, len(train.y))
     if test is None:
         names = class_names(classes, {"y": train.y})
-        ids = None if owners is None else numbered_clients(owners, None)[0]
+        sites = None if owners is None else numbered(owners)
+        ids = None if sites is None else sites.train
         rng, groups = np.random.default_rng(seed), train.y.numpy()
         kept, aside = (
             stratified(groups, test_fraction, rng)
@@ -59,7 +62,7 @@ def from_arrays(
             else stratified(ids, test_fraction, rng, spread=groups)
         )
         whole = _Part(train.x, train.y, ids)
-        return _dataset(name, whole.rows(kept), whole.rows(aside), names, normalise)
+        return _dataset(name, whole.rows(kept), whole.rows(aside), names, normalise, sites)
     if not isinstance(test, tuple | list) or len(test) not in (2, 3):
         raise DataError("test must be (x, y) or (x, y, clients)")
     other = _part(test[0], test[1], "test ")
@@ -73,9 +76,11 @@ def from_arrays(
     if len(test) == 3 and test[2] is not None:
         if owners is None:
             raise DataError("test has client ids but train has none; give both, or only those of train")
-        visitors = client_array(test[2], len(other.y), "test clients")
-    ids, test_ids = (None, None) if owners is None else numbered_clients(owners, visitors)
-    return _dataset(name, _Part(train.x, train.y, ids), _Part(other.x, other.y, test_ids), names, normalise)
+        visitors = site_ids(test[2], len(other.y), "test clients")
+    sites = None if owners is None else numbered(owners, visitors)
+    first = replace(train, clients=None if sites is None else sites.train)
+    second = replace(other, clients=None if sites is None else sites.test)
+    return _dataset(name, first, second, names, normalise, sites)
 
 
 def from_torch(
@@ -121,10 +126,20 @@ def _part(x: Any, y: Any, prefix: str) -> _Part:
     return _Part(tensor, labels(y, len(tensor), f"{prefix}y"))
 
 
-def _dataset(name: str, train: _Part, test: _Part, classes: tuple[str, ...], normalise: bool) -> Dataset:
+def _dataset(
+    name: str, train: _Part, test: _Part, classes: tuple[str, ...], normalise: bool, sites: Sites | None
+) -> Dataset:
     mean, std = _moments(train.x) if normalise else ((), ())
     pools = (Pool(part.x, part.y, mean, std) for part in (train, test))
-    return Dataset(name, next(pools), next(pools), classes, train_clients=train.clients, test_clients=test.clients)
+    return Dataset(
+        name,
+        next(pools),
+        next(pools),
+        classes,
+        train_clients=train.clients,
+        test_clients=test.clients,
+        client_names=() if sites is None else sites.names,
+    )
 
 
 def _moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

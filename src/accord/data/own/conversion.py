@@ -1,4 +1,4 @@
-"""Checks of inputs, labels and client ids that come from outside, before they become tensors.
+"""Checks of inputs and labels that come from outside, before they become tensors.
 
 Every message names the argument, says how many entries are wrong and shows the first of them.
 """
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from accord.core.tensors import finite
-from accord.data.federated import Index
 from accord.errors import DataError
 
 
@@ -138,37 +137,3 @@ def class_names(classes: int | Sequence[str] | None, parts: dict[str, Tensor]) -
                 f"position {int(bad[0])}; there are {len(names)} classes"
             )
     return names
-
-
-def client_array(clients: Any, count: int, what: str = "clients") -> npt.NDArray[Any]:
-    """[N] raw client ids, all whole numbers or all strings."""
-    if isinstance(clients, list | tuple) and len({isinstance(c, str) for c in clients}) > 1:
-        # NumPy would make one client of 1 and "1"
-        raise DataError(f"{what} mixes strings and numbers; use one kind")
-    array = as_array(clients, what)
-    if array.shape != (count,):
-        raise DataError(f"there are {count} samples but {what} has shape {array.shape}; give one id per sample")
-    if array.dtype.kind not in "uiUS":
-        raise DataError(f"{what} must be whole numbers or strings, got dtype {array.dtype}")
-    if array.dtype.kind == "i" and (array < 0).any():
-        raise DataError(
-            f"{what} has {int((array < 0).sum())} negative ids, first at position "
-            f"{int(np.argmax(array < 0))}; leave samples that belong to no client out"
-        )
-    return array
-
-
-def numbered_clients(train: npt.NDArray[Any], test: npt.NDArray[Any] | None) -> tuple[Index, Index | None]:
-    """Client numbers 0..K-1 in the sorted order of the ids; test clients must have train samples."""
-    known, numbers = np.unique(train, return_inverse=True)
-    if test is None:
-        return numbers.astype(np.int64), None
-    if (known.dtype.kind in "US") != (test.dtype.kind in "US"):
-        raise DataError("client ids are strings in one of train and test and numbers in the other; use one kind")
-    strangers = np.setdiff1d(test, known)
-    if len(strangers):
-        raise DataError(
-            f"{len(strangers)} clients have test samples but no train samples, first {strangers[0]}; give "
-            "them train samples or leave them out"
-        )
-    return numbers.astype(np.int64), np.searchsorted(known, test).astype(np.int64)
