@@ -10,6 +10,7 @@ import typer
 from accord._version import __version__
 from accord.cli import catalogue, comparing, describing, profiling, running
 from accord.cli.guard import Guarded
+from accord.cli.importing import importing
 
 app = typer.Typer(
     name="accord",
@@ -19,13 +20,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("run")(running.run)
-app.command("resume")(running.resume)
-app.command("compare")(comparing.compare)
-app.command("list")(catalogue.list_)
-app.command("explain")(catalogue.explain)
-app.command("describe")(describing.describe)
-app.command("profile")(profiling.profile)
+for name, command in {
+    "run": running.run,
+    "resume": running.resume,
+    "compare": comparing.compare,
+    "list": catalogue.list_,
+    "explain": catalogue.explain,
+    "describe": describing.describe,
+    "profile": profiling.profile,
+}.items():
+    app.command(name)(importing(command))
 
 
 @app.command()

@@ -60,10 +60,10 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of a run that was stopped.")], quiet: Quiet = False
 ) -> None:
     """Go on with a stopped run; the result is the same as without the stop."""
+    from accord.engine.folder import read_config
     from accord.engine.run import resume as go_on
 
-    path = folder / "config.toml"
-    settings = load_config(path) if path.is_file() else RunConfig()  # without the file the engine says why not
+    settings = read_config(folder)
     report(watched(lambda observers: go_on(folder, observers=observers), settings, quiet), quiet)
 
 

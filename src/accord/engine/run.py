@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from accord.config import RunConfig, config_hash, load_config
+from accord.config import RunConfig, config_hash
 from accord.core.tensors import Trees
 from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
@@ -22,12 +22,12 @@ from accord.engine.ending import finished, write_summary
 from accord.engine.evaluation import evaluator_of
 from accord.engine.federation import Federation
 from accord.engine.files import only_here
-from accord.engine.folder import CONFIG, new_folder
+from accord.engine.folder import new_folder, read_config
 from accord.engine.logs import RunLogs, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
 from accord.engine.store import ClientStore
-from accord.errors import CheckpointError, DivergedError
+from accord.errors import DivergedError
 from accord.executors.gpu.precision import numerics
 from accord.measures import Evaluator, Function, Measure
 from accord.observe import Audience, Observer
@@ -80,9 +80,7 @@ def resume(
     A run that came to its end is returned as it is.
     """
     folder = Path(folder)
-    if not (folder / CONFIG).is_file():
-        raise CheckpointError(f"{folder} holds no run: there is no {CONFIG} in it")
-    federation = Federation.build(load_config(folder / CONFIG), data, model)
+    federation = Federation.build(read_config(folder), data, model)
     identity.compare(folder, federation.identity)
     return _carry_out(federation, evaluator_of(federation, metrics), folder, Audience(observers))
 

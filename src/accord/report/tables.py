@@ -88,7 +88,8 @@ def estimate(values: Iterable[Any]) -> Estimate | None:
     return Estimate(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known))
 
 
-def _shown(rows: Sequence[Row]) -> list[Column]:
+def shown_columns(rows: Sequence[Row]) -> list[Column]:
+    """Those that a row has a value for."""
     return [c for c in columns() if any(c.key in row.cells for row in rows)]
 
 
@@ -109,9 +110,9 @@ def _best(column: Column, rows: Sequence[Row]) -> str | None:
     return best if column.better and any(column.write(mean) != best for mean in means) else None
 
 
-def _cells(rows: Sequence[Row]) -> Iterator[list[tuple[str, bool]]]:
+def written_cells(rows: Sequence[Row]) -> Iterator[list[tuple[str, bool]]]:
     """Row by row, each cell's text and whether it is the best of its column."""
-    shown = [(column, _best(column, rows)) for column in _shown(rows)]
+    shown = [(column, _best(column, rows)) for column in shown_columns(rows)]
     for row in rows:
         yield [
             (_cell(c, row), best is not None and c.key in row.cells and c.write(row.cells[c.key].mean) == best)
@@ -121,12 +122,12 @@ def _cells(rows: Sequence[Row]) -> Iterator[list[tuple[str, bool]]]:
 
 def markdown(rows: Sequence[Row]) -> str:
     """A Markdown table with a line that says what the numbers are; the best of a column are in bold."""
-    titles = [column.title for column in _shown(rows)]
+    titles = [column.title for column in shown_columns(rows)]
     lines = [
         "| algorithm | runs | " + " | ".join(titles) + " |",
         "|---|---|" + "---|" * len(titles),
     ]
-    for row, cells in zip(rows, _cells(rows), strict=True):
+    for row, cells in zip(rows, written_cells(rows), strict=True):
         name = row.algorithm.replace("|", "\\|")
         texts = [f"**{text}**" if best else text for text, best in cells]
         lines.append(f"| {name} | {len(row.seeds)} | " + " | ".join(texts) + " |")
@@ -142,9 +143,9 @@ def rich_table(rows: Sequence[Row]) -> Table:
     table = Table(caption="mean ± sample standard deviation over seeds", caption_justify="left")
     table.add_column("algorithm")
     table.add_column("runs", justify="right")
-    for column in _shown(rows):
+    for column in shown_columns(rows):
         table.add_column(column.title, justify="right")
-    for row, cells in zip(rows, _cells(rows), strict=True):
+    for row, cells in zip(rows, written_cells(rows), strict=True):
         texts = [Text(text, style="bold" if best else "") for text, best in cells]
         table.add_row(Text(row.algorithm), Text(str(len(row.seeds))), *texts)
     return table
