@@ -8,7 +8,7 @@ from importlib import metadata
 import typer
 
 from accord._version import __version__
-from accord.cli import catalogue, comparing, describing, profiling, running
+from accord.cli import catalogue, comparing, describing, profiling, running, tabulating
 from accord.cli.guard import Guarded
 from accord.cli.importing import importing
 
@@ -23,13 +23,14 @@ app = typer.Typer(
 for name, command in {
     "run": running.run,
     "resume": running.resume,
-    "compare": comparing.compare,
     "list": catalogue.list_,
     "explain": catalogue.explain,
     "describe": describing.describe,
     "profile": profiling.profile,
+    "table": tabulating.table,
 }.items():
     app.command(name)(importing(command))
+app.command("compare", cls=comparing.Several)(importing(comparing.compare))
 
 
 @app.command()

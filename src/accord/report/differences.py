@@ -38,18 +38,21 @@ class Difference:
 
 @dataclass(frozen=True)
 class Differences:
-    """All rows against one of them, in one number."""
+    """All rows against one of them, in one number; where rows have other data or partitions, against one of theirs."""
 
     column: Column
-    baseline: str
-    best: bool  # the baseline was not named: it is the row with the best mean
+    baseline: str  # as it was named; empty: the row with the best mean
     rows: Sequence[Difference]
 
     @property
     def title(self) -> str:
         """What the numbers are."""
-        which = f"the best, {self.baseline}" if self.best else self.baseline
-        return f"difference to {which}, in {self.column.title}"
+        baselines = {row.baseline for row in self.rows}
+        if len(baselines) == 1:
+            (name,) = baselines
+            return f"difference to {name if self.baseline else f'the best, {name}'}, in {self.column.title}"
+        which = self.baseline or "the best"
+        return f"difference to {which} on the same data, in {self.column.title}"
 
     @property
     def remark(self) -> str:
@@ -69,13 +72,14 @@ class Differences:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         known = [{**vars(row), "told_apart": row.told_apart} for row in self.rows]
-        return {"value": self.column.key, "baseline": self.baseline, "level": LEVEL, "rows": known}
+        return {"value": self.column.key, "level": LEVEL, "rows": known}
 
     def _signed(self, value: float) -> str:
         return ("+" if value > 0 else "") + self.column.write(value)
 
 
 HEADINGS = ("algorithm", "difference", "interval", "seeds", "apart")
+SCENE = ("data.", "partition.", "transform.")  # settings that make another problem, on which nobody is comparable
 
 
 def differences(
@@ -83,28 +87,46 @@ def differences(
 ) -> Differences | None:
     """Every algorithm of `runs` (summaries by algorithm and seed) against `baseline`; None: against the best.
 
-    `by` is the key of a column; None: the first one that all of them have. None is returned where fewer than two of
-    them have the value.
+    Those whose labels say that they ran on other data, or another partition, have a baseline of their own. `by` is the
+    key of a column; None: the first one that most of them have. None is returned where there is nothing to compare.
     """
     algorithms = list(dict.fromkeys(algorithm for algorithm, _ in runs))
-    column = _column(runs, algorithms, by)
-    if baseline is not None and baseline not in algorithms:
+    if baseline is not None and baseline not in {name for label in algorithms for name in (label, divided(label)[0])}:
         raise ConfigError(
             f"baseline {baseline!r} is not among what is compared.{nearest(baseline, algorithms)} Allowed: "
             f"{', '.join(map(repr, algorithms))}."
         )
-    values: dict[str, dict[int, float]] = {}
+    column = _column(runs, by)
+    scenes: dict[str, dict[str, dict[int, float]]] = {}
     for (algorithm, seed), summary in runs.items():
         value = column.find(summary)
         if isinstance(value, (int, float)) and math.isfinite(value):
-            values.setdefault(algorithm, {})[seed] = float(value)
-    if len(values) < 2 or (baseline is not None and baseline not in values):
-        return None
+            scenes.setdefault(divided(algorithm)[1], {}).setdefault(algorithm, {})[seed] = float(value)
     sign = -1 if column.better == "lower" else 1
-    best = max(values, key=lambda name: sign * statistics.fmean(values[name].values()))
-    chosen = baseline if baseline is not None else best
-    rows = [_difference(name, own, chosen, values[chosen]) for name, own in values.items() if name != chosen]
-    return Differences(column, chosen, baseline is None, [row for row in rows if row.seeds])
+    rows = []
+    for values in scenes.values():
+        named = [name for name in values if baseline in (name, divided(name)[0])]
+        best = max(values, key=lambda name: sign * statistics.fmean(values[name].values()))
+        against = (named or [None])[0] if baseline is not None else best
+        if against is not None:
+            rows += [
+                _difference(name, own, against, values[against]) for name, own in values.items() if name != against
+            ]
+    rows = [row for row in rows if row.seeds]
+    return Differences(column, baseline or "", rows) if rows else None
+
+
+def divided(label: str) -> tuple[str, str]:
+    """A label without the settings that make another problem, and those.
+
+    >>> divided("fedprox: mu=0.1, partition.alpha=1"), divided("fedavg: partition.alpha=1")
+    (('fedprox: mu=0.1', 'partition.alpha=1'), ('fedavg', 'partition.alpha=1'))
+    """
+    name, _, rest = label.partition(": ")
+    settings = rest.split(", ") if rest else []
+    scene = [text for text in settings if text.startswith(SCENE)]
+    own = ", ".join(text for text in settings if text not in scene)
+    return (f"{name}: {own}" if own else name), ", ".join(scene)
 
 
 def _difference(name: str, own: Mapping[int, float], baseline: str, other: Mapping[int, float]) -> Difference:
@@ -116,7 +138,7 @@ def _difference(name: str, own: Mapping[int, float], baseline: str, other: Mappi
     return Difference(name, baseline, mean, mean - half, mean + half, len(pairs))
 
 
-def _column(runs: Mapping[tuple[str, int], Summary], algorithms: Sequence[str], by: str | None) -> Column:
+def _column(runs: Mapping[tuple[str, int], Summary], by: str | None) -> Column:
     known = {column.key: column for column in columns() if column.compared}
     if by is not None:
         if by not in known:

@@ -71,7 +71,7 @@ def differences_table(apart: Differences) -> Table:
 
     table = Table(title=apart.title, title_justify="left", caption=apart.remark, caption_justify="left")
     for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "algorithm" else "right")
+        table.add_column(heading, justify="left" if heading == "algorithm" else "right", overflow="fold")
     for row in apart.rows:
         table.add_row(Text(row.algorithm), *(Text(text) for text in apart.cells(row)))
     return table

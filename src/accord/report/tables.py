@@ -135,18 +135,21 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rich_table(rows: Sequence[Row]) -> Table:
-    """The same for a terminal."""
+def rich_table(rows: Sequence[Row], most: int | None = None) -> Table:
+    """The same for a terminal; `most` leaves out columns beyond so many, and says which."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(caption="mean ± sample standard deviation over seeds", caption_justify="left")
+    columns = shown_columns(rows)
+    left_out = ", ".join(column.title for column in columns[most:]) if most is not None else ""
+    caption = "mean ± sample standard deviation over seeds" + (f"; not shown: {left_out}" if left_out else "")
+    table = Table(caption=caption, caption_justify="left")
     table.add_column("algorithm")
     table.add_column("runs", justify="right")
-    for column in shown_columns(rows):
+    for column in columns[:most]:
         table.add_column(column.title, justify="right")
     for row, cells in zip(rows, written_cells(rows), strict=True):
-        texts = [Text(text, style="bold" if best else "") for text, best in cells]
+        texts = [Text(text, style="bold" if best else "") for text, best in cells[:most]]
         table.add_row(Text(row.algorithm), Text(str(len(row.seeds))), *texts)
     return table
 

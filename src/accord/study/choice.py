@@ -17,9 +17,8 @@ from accord.config.toml import literal
 from accord.core.methods import is_personal
 from accord.errors import ConfigError
 from accord.report.runs import read_metrics, read_summary
+from accord.study.optimiser import last_fifth
 from accord.study.trials import Trial
-
-LAST = 0.2  # share of the rounds whose evaluations judge a trial
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def best_of(trials: Sequence[Trial]) -> Choice:
 def score(trial: Trial) -> tuple[float, str]:
     """How good a trial was, and in what."""
     summary = read_summary(trial.folder)
-    first = math.floor((1 - LAST) * trial.config.rounds)  # the last round is always evaluated
-    records = [record for record in read_metrics(trial.folder) if record["round"] > first]
+    after = last_fifth(trial.config.rounds)
+    records = [record for record in read_metrics(trial.folder) if record["round"] > after]
     accuracies = [record["accuracy"] for record in records if "accuracy" in record]
     if accuracies and not is_personal(trial.config.algorithm.name):
         return statistics.fmean(accuracies), "accuracy"

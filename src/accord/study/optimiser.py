@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BLOCK = 5  # trials of an algorithm that are planned together; those of the first block are never pruned
 DRAWN = 10  # trials that are drawn at random before Optuna proposes: its own default
 WARMUP = 1 / 3  # of the rounds, before a trial may be pruned: methods start at different speeds
+LAST = 0.2  # share of the rounds whose evaluations judge a trial
 KEY = Key(0)  # the same seeds in every search
 
 History = Mapping[int, float]  # what a trial is judged by, by round
@@ -121,6 +122,11 @@ def judged(record: Mapping[str, Any], personal: bool) -> float | None:
     if value is None and isinstance(record.get("personal"), Mapping):
         value = record["personal"].get("mean")
     return float(value) if value is not None and math.isfinite(value) else None
+
+
+def last_fifth(rounds: int) -> int:
+    """The round after which evaluations judge a trial; the last one always has one."""
+    return math.floor((1 - LAST) * rounds)
 
 
 def history_of(folder: Path, personal: bool) -> dict[int, float]:

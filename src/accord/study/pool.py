@@ -75,7 +75,7 @@ def side_by_side(works: Sequence[Work], jobs: int, listener: Listener, *, on_gpu
             while waiting and len(running) < jobs:
                 place = waiting.pop()
                 listener.started(place)
-                pipe, process = _start(context, works[place], share)
+                pipe, process = _start(context, works[place], share, list(running))
                 running[pipe] = place, process
             for pipe in wait(list(running)):
                 assert isinstance(pipe, Connection)
@@ -103,10 +103,12 @@ def _method(on_gpu: bool) -> str:
     return "fork" if can_fork() else "spawn"
 
 
-def _start(context: Any, work: Work, share: int) -> tuple[Connection, BaseProcess]:
+def _start(context: Any, work: Work, share: int, others: Sequence[Connection]) -> tuple[Connection, BaseProcess]:
     ours, theirs = context.Pipe(duplex=False)
+    # A forked process inherits the listening ends, and must close them to notice when nobody listens any more.
+    inherited = [ours, *others] if context.get_start_method() == "fork" else []
     try:
-        process = context.Process(target=_live, args=(theirs, work, tuple(plugins.IMPORTED), share))
+        process = context.Process(target=_live, args=(theirs, inherited, work, tuple(plugins.IMPORTED), share))
         with warnings.catch_warnings():
             # Newer Pythons warn that a forked child may inherit a held lock; the child runs torch on one thread.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -118,8 +120,10 @@ def _start(context: Any, work: Work, share: int) -> tuple[Connection, BaseProces
     return ours, process
 
 
-def _live(pipe: Connection, work: Work, modules: Sequence[str], share: int) -> None:
+def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules: Sequence[str], share: int) -> None:
     """A piece, in its process."""
+    for end in inherited:
+        end.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as well as Ctrl-C does
 

@@ -8,17 +8,18 @@ in which validation data takes the place of the test data (evaluate.split), so n
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from accord.config import RunConfig, to_toml
+from accord.config import RunConfig, config_hash, to_toml
 from accord.config.toml import literal
 from accord.core.methods import is_personal
 from accord.engine.files import write_atomic
 from accord.errors import AccordError, ConfigError, DivergedError
 from accord.observe import Observer
 from accord.study.entry import Entry, Run
-from accord.study.optimiser import BLOCK, DRAWN, History, Past, PrunedError, Pruning, history_of, propose
+from accord.study.optimiser import BLOCK, DRAWN, History, Past, PrunedError, Pruning, history_of, last_fifth, propose
 from accord.study.plan import Comparison
 from accord.study.space import draw_settings, search_space
 from accord.study.variants import Variant
@@ -116,6 +117,7 @@ class _Planner:
 
     def trial(self, number: int, before: Sequence[Trial]) -> Trial | None:
         """One that is not among those before it; None if there is none left."""
+        tried = {config_hash(old.config) for old in before}
         for attempt in range(ATTEMPTS if number else 1):
             drawn = self._settings(number, attempt)
             texts = [f"{key}={literal(value)}" for key, value in drawn.items()]
@@ -125,7 +127,7 @@ class _Planner:
                 if not number:
                     raise
                 continue  # fine alone, wrong together, such as a rate below local.min_lr
-            if all(replace(old.config, name="") != replace(config, name="") for old in before):
+            if config_hash(config) not in tried:
                 return Trial(config, self.variant.label, number, drawn, self.earlier)
         return None
 
@@ -140,8 +142,8 @@ class _Planner:
         settings = {key: _value(trial.config, key) for key in self.space}
         personal = is_personal(trial.config.algorithm.name)
         history = {} if trial.failure is not None else history_of(trial.folder, personal)
-        over = trial.failure is None and trial.pruned is None
-        return Past(settings, history[max(history)] if over and history else None, history)
+        last = [value for round, value in history.items() if round > last_fifth(trial.config.rounds)]
+        return Past(settings, statistics.fmean(last) if last and trial.pruned is None else None, history)
 
 
 def _value(config: RunConfig, key: str) -> object:
