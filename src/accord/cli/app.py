@@ -8,7 +8,7 @@ from importlib import metadata
 import typer
 
 from accord._version import __version__
-from accord.cli import catalogue, comparing, describing, profiling, running, tabulating
+from accord.cli import catalogue, comparing, describing, doctor, profiling, running, settings, tabulating
 from accord.cli.guard import Guarded
 from accord.cli.importing import importing
 
@@ -17,20 +17,21 @@ app = typer.Typer(
     cls=Guarded,
     help="Federated learning that agrees, on data that doesn't.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for name, command in {
     "run": running.run,
     "resume": running.resume,
+    "compare": comparing.compare,
     "list": catalogue.list_,
     "explain": catalogue.explain,
     "describe": describing.describe,
     "profile": profiling.profile,
+    "settings": settings.settings,
     "table": tabulating.table,
+    "doctor": doctor.doctor,
 }.items():
-    app.command(name)(importing(command))
-app.command("compare", cls=comparing.Several)(importing(comparing.compare))
+    app.command(name, cls=comparing.Several if name == "compare" else None)(importing(command))
 
 
 @app.command()

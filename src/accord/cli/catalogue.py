@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
+from accord.cli.width import one_line, wide_console
 from accord.config import RunConfig, catalog, load_config
 from accord.config.sections import own_settings
 from accord.config.toml import literal
@@ -31,9 +32,10 @@ def list_(
         str | None,
         typer.Argument(metavar="KIND", help=", ".join(KINDS) + "."),
     ] = None,
+    long: Annotated[bool, typer.Option("--long", "-l", help="With the settings of each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """What there is to choose from, and its settings."""
+    """What there is to choose from, one line each; `accord explain NAME` says more."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
     kinds = [kind] if kind is not None else list(KINDS)
@@ -41,7 +43,11 @@ def list_(
         entries = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
         typer.echo(json.dumps(entries if kind is None else entries[kind], indent=2, allow_nan=False))
         return
-    console = Console()
+    if not long:
+        for position, each in enumerate(kinds):
+            _print_names(each, with_title=kind is None, first=not position)
+        return
+    console = wide_console()
     for each in kinds:
         table = Table(title=each, show_lines=True, title_justify="left")
         for column in ("name", "what it is", "settings"):
@@ -50,6 +56,18 @@ def list_(
             lines = [describe_setting(s) for s in _settings(each, factory).values()]
             table.add_row(Text(name), Text(catalog.summary(KINDS[each], factory)), Text("\n".join(lines)))
         console.print(table)
+
+
+def _print_names(kinds: str, *, with_title: bool, first: bool) -> None:
+    registry = catalog.registry(KINDS[kinds])
+    if with_title:
+        typer.echo(("" if first else "\n") + kinds)
+    wide = max(map(len, registry), default=0)
+    for name, factory in registry.items():
+        source = registry.source(name)
+        whose = f" [{source.package or source.module}]" if source is not None else ""
+        indent = "  " if with_title else ""
+        typer.echo(one_line(f"{indent}{name:<{wide}}  {catalog.summary(KINDS[kinds], factory)}{whose}"))
 
 
 def explain(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from accord.cli.guard import Stopped, complain
 from accord.cli.lists import numbers, variants
 from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
 from accord.cli.running import say_left_out
+from accord.cli.width import wide_console
 from accord.errors import RunError
 from accord.observe import Observer, RichProgress, headline, observers_for
 from accord.study.progress import Progress
@@ -212,11 +212,3 @@ def fitting(rows: Sequence[Row], console: Console) -> Table:
     while most > 1 and Measurement.get(console, endless, rich_table(rows, most)).maximum > console.width:
         most -= 1
     return rich_table(rows, most)
-
-
-def wide_console() -> Console:
-    """For tables: a log file has room, so its columns are not folded, unless COLUMNS says how wide it is."""
-    console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = max(console.width, 160)
-    return console

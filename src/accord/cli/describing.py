@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
+from accord.cli.width import width, wrapped
 from accord.config import load_config
 
 
@@ -27,8 +28,9 @@ def describe(
     train, test = count(data), count(data, "test")
     numbers = train.summary()
     typer.echo(f"{data.name}, partition {settings.partition.name}, transform {settings.transform.name}\n")
-    typer.echo(heat_map_text(train))
-    typer.echo(
+    columns = width()
+    typer.echo(heat_map_text(train, max_classes=40 if columns is None else max(min((columns - 15) // 3, 40), 1)))
+    said = (
         f"\n{numbers['clients']:g} clients, {len(data.unseen)} of them unseen; {numbers['samples']:g} "
         f"training samples: smallest client {numbers['smallest']:g}, median {numbers['median']:g}, largest "
         f"{numbers['largest']:g}\n"
@@ -37,6 +39,7 @@ def describe(
         f"label distance to the whole (EMD, 0 to 2): mean {numbers['mean_distance']:.3f}\n"
         f"effective classes per client: mean {numbers['mean_effective_classes']:.2f} of {data.num_classes}"
     )
+    typer.echo(wrapped(said))
     if data.note:
         typer.echo(f"note: {data.note}")
     if png is not None:

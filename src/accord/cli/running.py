@@ -45,7 +45,11 @@ def run(
     quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete configuration only.")] = False,
 ) -> None:
-    """Train a model in a simulated federation."""
+    """Train a model in a simulated federation.
+
+    `accord settings` prints every KEY that --set takes, `accord settings lr` those about learning rates; --dry-run
+    prints the whole configuration as a file that can be edited and given back.
+    """
     short = {"algorithm": algorithm, "rounds": rounds, "seed": seed, "out": out, "name": name}
     settings = load_config(config, changes(sets, **short, executor=executor, data_dir=data_dir))
     if dry_run:
