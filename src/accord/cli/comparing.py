@@ -14,12 +14,13 @@ from typer.core import TyperCommand
 from accord.cli.bars import Bars
 from accord.cli.guard import Stopped, complain
 from accord.cli.lists import numbers, variants
-from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
+from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
 from accord.cli.running import say_left_out
 from accord.cli.width import wide_console
 from accord.errors import RunError
-from accord.observe import Observer, RichProgress, headline, observers_for
+from accord.observe import Observer, RichProgress, headline
 from accord.study.progress import Progress
+from accord.trackers import observers_for
 
 if TYPE_CHECKING:
     from accord.config import RunConfig
@@ -76,6 +77,7 @@ def compare(
     name: Name = None,
     executor: ExecutorName = None,
     data_dir: DataDir = None,
+    log: Log = None,
     quiet: Quiet = False,
 ) -> None:
     """Run algorithms over seeds and tabulate mean and deviation; run it again to go on after a stop."""
@@ -88,7 +90,7 @@ def compare(
         result = carry_out(
             variants(algorithms, "--algorithms"),
             config=config,
-            sets=changes(sets, **short),
+            sets=changes(sets, **short) + logs(log),
             seeds=numbers(seeds, "--seeds"),
             sweep=sweep or (),
             tune=tune,

@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from accord.cli.guard import Stopped, complain
-from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
+from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
 from accord.config import RunConfig, load_config, to_toml
 from accord.errors import ConfigError
-from accord.observe import Observer, RichProgress, observers_for
+from accord.observe import Observer, RichProgress
+from accord.trackers import observers_for
 
 if TYPE_CHECKING:
     from accord.engine.run import Outcome
@@ -42,6 +43,7 @@ def run(
     name: Name = None,
     executor: ExecutorName = None,
     data_dir: DataDir = None,
+    log: Log = None,
     quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete configuration only.")] = False,
 ) -> None:
@@ -51,7 +53,7 @@ def run(
     prints the whole configuration as a file that can be edited and given back.
     """
     short = {"algorithm": algorithm, "rounds": rounds, "seed": seed, "out": out, "name": name}
-    settings = load_config(config, changes(sets, **short, executor=executor, data_dir=data_dir))
+    settings = load_config(config, changes(sets, **short, executor=executor, data_dir=data_dir) + logs(log))
     if dry_run:
         typer.echo(to_toml(settings), nl=False)
         return

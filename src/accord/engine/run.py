@@ -30,7 +30,7 @@ from accord.engine.store import ClientStore
 from accord.errors import DivergedError
 from accord.executors.gpu.precision import numerics
 from accord.measures import Evaluator, Function, Measure
-from accord.observe import Audience, Observer
+from accord.observe import Audience, Glance, Observer
 from accord.wire.records import shown
 
 Record = dict[str, Any]
@@ -169,6 +169,7 @@ def _rounds(
                 done.clock.lap("checkpoint")
             logs.write("timings", {"round": done.round, **done.clock.laps})
             audience.round_ended(done.round, record)
+            audience.state_changed(done.round, Glance(state, federation.algorithm.export))
         rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(state, rehearsal)
         summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])

@@ -14,7 +14,6 @@ from torch import nn
 from accord.config import RunConfig
 from accord.data.federated import Dataset, FederatedData
 from accord.errors import ConfigError
-from accord.observe import observers_for
 from accord.report.runs import read_metrics, read_summary
 from accord.study.inputs import Inputs
 from accord.study.plan import Comparison, Tuning
@@ -22,6 +21,7 @@ from accord.study.progress import Progress
 from accord.study.results import ComparisonResult
 from accord.study.tuning import search
 from accord.study.work import Observers, carry_out_all
+from accord.trackers import observers_for
 
 
 def compare(
@@ -43,7 +43,7 @@ def compare(
 
     The same call again goes on after a stop; more algorithms or seeds join what is there.
 
-    >>> result = accord.compare(["fedavg", "fedprox: mu=0.1"], seeds=[0, 1], sets=[*SMALL])
+    >>> result = accord.compare(["fedavg", "fedprox: mu=0.1"], seeds=[0, 1], sets=["rounds=1", "data.limit=200"])
     >>> [row.algorithm for row in result.rows]
     ['fedavg', 'fedprox: mu=0.1']
     >>> result.differences(baseline="fedavg").rows[0].seeds

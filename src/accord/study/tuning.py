@@ -11,7 +11,6 @@ from torch import nn
 from accord.config import RunConfig
 from accord.data.federated import Dataset, FederatedData
 from accord.errors import DataError, RunError
-from accord.observe import observers_for
 from accord.study.choice import best_of
 from accord.study.inputs import Inputs
 from accord.study.optimiser import BLOCK, need_optuna
@@ -20,6 +19,7 @@ from accord.study.progress import Progress
 from accord.study.results import TuningResult
 from accord.study.trials import Trial, plan_trials
 from accord.study.work import Observers, carry_out_all
+from accord.trackers import observers_for
 
 
 def tune(
@@ -44,7 +44,7 @@ def tune(
     `tune=trials` and `tune_rounds=rounds` looks for them: it takes them as they are. Called again after a stop, it goes
     on to the same trials. The arguments are those of `accord.compare`.
 
-    >>> tuned = accord.tune(["fedprox"], trials=2, rounds=1, sets=[*SMALL])
+    >>> tuned = accord.tune(["fedprox"], trials=2, rounds=1, sets=["rounds=1", "data.limit=200"])
     >>> sorted(tuned.chosen)
     ['fedprox']
     """

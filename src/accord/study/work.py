@@ -9,11 +9,12 @@ from typing import Any
 
 from accord.config import RunConfig
 from accord.errors import AccordError, CheckpointError, RunError
-from accord.observe import Observer, observers_for, scalars
+from accord.observe import Observer, scalars
 from accord.study.entry import Entry
 from accord.study.inputs import Inputs
 from accord.study.pool import Listener, Tell, how_many, side_by_side
 from accord.study.progress import Progress
+from accord.trackers import observers_for
 
 Observers = Callable[[RunConfig], Iterable[Observer]]
 
