@@ -43,12 +43,13 @@ def sources(config: RunConfig) -> dict[str, Source]:
 
 def _choices(section: Any) -> Iterator[tuple[str, str]]:
     """Every kind and name that is chosen in a configuration."""
-    if isinstance(section, Chosen):
-        yield section.kind, section.name
-    elif isinstance(section, Gathered):
-        for name, entry in registry(section.kind).items():
+    kind = type(section)
+    if issubclass(kind, Chosen):
+        yield kind.kind, section.name
+    elif issubclass(kind, Gathered):
+        for name, entry in registry(kind.kind).items():
             if entry.setting is not None and entry.setting.name in section.options:
-                yield section.kind, name
+                yield kind.kind, name
     for name, setting in settings_of(type(section)).items():
         value = getattr(section, name)
         if is_section(setting.type):

@@ -140,9 +140,11 @@ def _distribution(optuna: Any, setting: Setting) -> Any:
     assert search is not None
     if search.choices:
         return optuna.distributions.CategoricalDistribution(search.choices)
-    kind = optuna.distributions.IntDistribution if setting.type is int else optuna.distributions.FloatDistribution
-    number = int if setting.type is int else float
-    return kind(number(search.low), number(search.high), log=search.log)
+    assert search.low is not None
+    assert search.high is not None
+    if setting.type is int:
+        return optuna.distributions.IntDistribution(int(search.low), int(search.high), log=search.log)
+    return optuna.distributions.FloatDistribution(search.low, search.high, log=search.log)
 
 
 def _lies_in(setting: Setting, value: Any) -> bool:

@@ -93,8 +93,8 @@ def read_sweep(sweep: Mapping[str, Iterable[Any]] | Iterable[str]) -> list[Axis]
     axes = []
     if isinstance(sweep, Mapping):
         for key, values in sweep.items():
-            texts = (value if isinstance(value, str) else literal(value) for value in several(values, f"sweep {key}"))
-            axes.append(Axis(str(key), tuple(texts)))
+            listed = several(values, f"sweep {key}")
+            axes.append(Axis(str(key), tuple(v if isinstance(v, str) else literal(v) for v in listed)))
     else:
         texts = several(sweep, "sweep")
         check_texts(texts, "sweep")
