@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from importlib import metadata
 
 import typer
@@ -19,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for name, command in {
+COMMANDS: dict[str, Callable[..., None]] = {
     "run": running.run,
     "resume": running.resume,
     "compare": comparing.compare,
@@ -30,7 +31,8 @@ for name, command in {
     "settings": settings.settings,
     "table": tabulating.table,
     "doctor": doctor.doctor,
-}.items():
+}
+for name, command in COMMANDS.items():
     app.command(name, cls=comparing.Several if name == "compare" else None)(importing(command))
 
 

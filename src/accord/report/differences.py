@@ -18,6 +18,8 @@ from accord.report.tables import Summary, columns
 
 LEVEL = 0.95
 
+Runs = Mapping[Any, Summary]  # by algorithm and seed
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -82,9 +84,7 @@ HEADINGS = ("algorithm", "difference", "interval", "seeds", "apart")
 SCENE = ("data.", "partition.", "transform.")  # settings that make another problem, on which nobody is comparable
 
 
-def differences(
-    runs: Mapping[tuple[str, int], Summary], baseline: str | None = None, by: str | None = None
-) -> Differences | None:
+def differences(runs: Runs, baseline: str | None = None, by: str | None = None) -> Differences | None:
     """Every algorithm of `runs` (summaries by algorithm and seed) against `baseline`; None: against the best.
 
     Those whose labels say that they ran on other data, or another partition, have a baseline of their own. `by` is the
@@ -105,13 +105,11 @@ def differences(
     sign = -1 if column.better == "lower" else 1
     rows = []
     for values in scenes.values():
+        means = {name: sign * statistics.fmean(by_seed.values()) for name, by_seed in values.items()}
         named = [name for name in values if baseline in (name, divided(name)[0])]
-        best = max(values, key=lambda name: sign * statistics.fmean(values[name].values()))
-        against = (named or [None])[0] if baseline is not None else best
-        if against is not None:
-            rows += [
-                _difference(name, own, against, values[against]) for name, own in values.items() if name != against
-            ]
+        for against in named[:1] if baseline is not None else [max(means, key=means.__getitem__)]:
+            others = [(name, own) for name, own in values.items() if name != against]
+            rows += [_difference(name, own, against, values[against]) for name, own in others]
     rows = [row for row in rows if row.seeds]
     return Differences(column, baseline or "", rows) if rows else None
 
@@ -138,7 +136,7 @@ def _difference(name: str, own: Mapping[int, float], baseline: str, other: Mappi
     return Difference(name, baseline, mean, mean - half, mean + half, len(pairs))
 
 
-def _column(runs: Mapping[tuple[str, int], Summary], by: str | None) -> Column:
+def _column(runs: Runs, by: str | None) -> Column:
     known = {column.key: column for column in columns() if column.compared}
     if by is not None:
         if by not in known:

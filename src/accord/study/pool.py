@@ -75,10 +75,10 @@ def side_by_side(works: Sequence[Work], jobs: int, listener: Listener, *, on_gpu
             while waiting and len(running) < jobs:
                 place = waiting.pop()
                 listener.started(place)
-                pipe, process = _start(context, works[place], share, list(running))
-                running[pipe] = place, process
-            for pipe in wait(list(running)):
-                assert isinstance(pipe, Connection)
+                ours, process = _start(context, works[place], share, list(running))
+                running[ours] = place, process
+            for end in wait(list(running)):
+                pipe: Any = end
                 place, process = running[pipe]
                 try:
                     kind, value = json.loads(pipe.recv_bytes())
