@@ -23,9 +23,10 @@ from accord.cli.lists import numbers, words
 from accord.report import read_summary
 from accord.study.entry import Entry
 from accord.study.plan import Comparison, Tuning
-from accord.study.trials import Trial, plan_trials
-from accord.study.tuning import read_trials
+from accord.study.progress import Progress
+from accord.study.tuning import search
 from accord.study.work import carry_out
+from accord.trackers import observers_for
 
 
 def work(entry: Entry) -> str:
@@ -34,10 +35,7 @@ def work(entry: Entry) -> str:
         if entry.finished:
             return f"{entry.label}: finished before"
         carry_out(entry)
-        if isinstance(entry, Trial):
-            outcome = entry.failure or "finished"
-        else:
-            outcome = f"accuracy {read_summary(entry.folder)['accuracy']}"
+        outcome = f"accuracy {read_summary(entry.folder)['accuracy']}"
     except Exception:
         return f"{entry.label} FAILED\n{traceback.format_exc()}"
     return f"{entry.label}: {outcome}, {time.perf_counter() - begin:.0f} s"
@@ -88,9 +86,7 @@ def main() -> None:
     comparison = Comparison(None, sets, names, seeds, tuning)
     chosen = None
     if tuning is not None:
-        trials = plan_trials(comparison)
-        carry_out_all(trials, given.jobs, given.device)
-        tuned = read_trials(comparison, trials)
+        tuned = search(comparison, observers_for, Progress(), given.jobs)
         chosen = tuned.chosen
         for algorithm, choice in tuned.choices.items():
             print(f"{algorithm}: {choice.words}", flush=True)

@@ -1,9 +1,10 @@
 """Accord: federated learning that agrees, on data that doesn't.
 
 >>> import accord                                                       # doctest: +SKIP
->>> config = accord.load_config(sets=["algorithm.name=scaffold"])       # doctest: +SKIP
->>> outcome = accord.run(config)                                        # doctest: +SKIP
+>>> outcome = accord.run(algorithm="scaffold", rounds=20)               # doctest: +SKIP
 >>> outcome.summary["accuracy"], outcome.folder                         # doctest: +SKIP
+
+`dir(accord)` lists what there is; `help(accord.run)` and the like have examples.
 """
 
 from importlib import import_module
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from accord._version import __version__
 
 if TYPE_CHECKING:
+    from accord.api import describe, explain, run
     from accord.config import RunConfig, from_dict, load_config
     from accord.core.methods import ALGORITHMS
     from accord.data import (
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
     from accord.deploy import Loaded, load, predict
     from accord.deploy.exported import export
     from accord.engine.federation import Federation
-    from accord.engine.run import Outcome, resume, run
+    from accord.engine.run import Outcome, resume
     from accord.measures import Metric, metric
     from accord.models import adapt
-    from accord.observe import Observer
+    from accord.observe import Glance, Observer
     from accord.study.comparison import compare
     from accord.study.results import ComparisonResult, TuningResult
     from accord.study.tuning import tune
@@ -39,6 +41,7 @@ __all__ = [
     "ALGORITHMS",
     "ComparisonResult",
     "Federation",
+    "Glance",
     "Loaded",
     "Metric",
     "Observer",
@@ -48,6 +51,8 @@ __all__ = [
     "__version__",
     "adapt",
     "compare",
+    "describe",
+    "explain",
     "export",
     "federate",
     "from_arrays",
@@ -78,10 +83,11 @@ _HOMES = {
     "accord.deploy": ("Loaded", "load", "predict"),
     "accord.deploy.exported": ("export",),
     "accord.engine.federation": ("Federation",),
-    "accord.engine.run": ("Outcome", "resume", "run"),
+    "accord.api": ("describe", "explain", "run"),
+    "accord.engine.run": ("Outcome", "resume"),
     "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),
-    "accord.observe": ("Observer",),
+    "accord.observe": ("Glance", "Observer"),
     "accord.study.comparison": ("compare",),
     "accord.study.results": ("ComparisonResult", "TuningResult"),
     "accord.study.tuning": ("tune",),
@@ -93,3 +99,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(home), name)
     raise AttributeError(f"module 'accord' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

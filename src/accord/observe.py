@@ -8,15 +8,20 @@ when the run fails.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accord.core.tensors import clone
 from accord.errors import ConfigError
 from accord.frames import scalars
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from accord.config import RunConfig
+    from accord.core.types import State
 
 Record = Mapping[str, Any]
 
@@ -36,11 +41,37 @@ class Observer:
     def round_ended(self, round: int, record: Record) -> None:
         """The round's line of metrics.jsonl is written."""
 
+    def state_changed(self, round: int, glance: Glance) -> None:
+        """The round has a new state, to be looked at: `glance.model` is the global model, `glance.state` everything.
+
+        class Saver(accord.Observer):
+            def state_changed(self, round, glance):
+                if round % 10 == 0 and glance.model is not None:
+                    torch.save(glance.model.state_dict(), f"model-{round}.pt")
+        """
+
     def ended(self, summary: Record) -> None:
         """All rounds are done."""
 
     def close(self) -> None:
         """No more calls will come, whether the run ended well or not. May be called twice."""
+
+
+class Glance:
+    """A look at the server's state after a round. What nobody asks for costs nothing; what is given is a copy."""
+
+    def __init__(self, state: State, export: Callable[[State], nn.Module | None]) -> None:
+        self._state, self._export = state, export
+
+    @property
+    def state(self) -> State:
+        """All the server remembers, as named sets of tensors."""
+        return {name: clone(tree) for name, tree in self._state.items()}
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The global model as a module; None for methods without one, or whose prediction is more than one module's."""
+        return self._export(self.state)
 
 
 class Audience(Observer):
@@ -71,19 +102,13 @@ class Audience(Observer):
         for observer in self.observers:
             observer.round_ended(round, record)
 
+    def state_changed(self, round: int, glance: Glance) -> None:
+        for observer in self.observers:
+            observer.state_changed(round, glance)
+
     def ended(self, summary: Record) -> None:
         for observer in self.observers:
             observer.ended(summary)
-
-
-def observers_for(config: RunConfig) -> list[Observer]:
-    """The observers `[log]` asks for; a ConfigError when their packages are missing."""
-    observers: list[Observer] = []
-    if config.log.tensorboard:
-        observers.append(TensorBoardObserver())
-    if config.log.mlflow:
-        observers.append(MLflowObserver())
-    return observers
 
 
 def headline(record: Record) -> str:
@@ -101,19 +126,27 @@ def headline(record: Record) -> str:
     return "  ".join(f"{title} {numbers[name]:.4f}" for name, title in names if name in numbers)
 
 
-def _need(module: str, extra: str, what: str) -> Any:
+def need(module: str, extra: str, what: str) -> Any:
+    """A package that an observer needs; a ConfigError says how to get it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(f"{what} is not installed: pip install 'accord-fl[{extra}]'") from error
 
 
+def shows_bars(console: Any) -> bool:
+    """Whether bars can be drawn: on a terminal, and in a notebook that has ipywidgets."""
+    if console.is_jupyter:
+        return importlib.util.find_spec("ipywidgets") is not None
+    return bool(console.is_terminal)
+
+
 class RichProgress(Observer):
-    """Progress bars on a terminal; elsewhere (a log file) a plain line every tenth of the rounds."""
+    """Progress bars on a terminal and in a notebook; elsewhere (a log file) a plain line every tenth of the rounds."""
 
     def __init__(self, console: Any = None) -> None:
-        self._rich = _need("rich.progress", "cli", "rich")
-        self._console = console or _need("rich.console", "cli", "rich").Console(stderr=True)
+        self._rich = need("rich.progress", "cli", "rich")
+        self._console = console or need("rich.console", "cli", "rich").Console(stderr=True)
         self._bars: Any = None
         self._rounds: Any = None
         self._clients: Any = None
@@ -124,7 +157,7 @@ class RichProgress(Observer):
         """Show the bars; not earlier, since they are drawn by a thread."""
         self.close()
         self._total, self._shown = total_rounds, {}
-        if not self._console.is_terminal:
+        if not shows_bars(self._console):
             since = f" from round {first_round + 1}" if first_round else ""
             self._say(f"{config.algorithm.name}, {total_rounds} rounds{since}, {folder}")
             return
@@ -173,76 +206,3 @@ class RichProgress(Observer):
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-class TensorBoardObserver(Observer):
-    """Every number of every round, in the `tensorboard` folder of the run."""
-
-    def __init__(self) -> None:
-        self._module = _need("torch.utils.tensorboard", "tensorboard", "TensorBoard (log.tensorboard)")
-        self._writer: Any = None
-
-    def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
-        """Open the files; what an interrupted run wrote beyond its checkpoint is hidden."""
-        self._writer = self._module.SummaryWriter(str(folder / "tensorboard"), purge_step=first_round + 1)
-
-    def round_ended(self, round: int, record: Record) -> None:
-        for name, value in scalars(record):
-            if name != "round":
-                self._writer.add_scalar(name, value, round)
-
-    def close(self) -> None:
-        """Write what is still in memory."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-
-class MLflowObserver(Observer):
-    """Settings, numbers of every round and summary, as one MLflow run; a resumed run goes on in the same one.
-
-    Where MLflow keeps them is its own matter: set MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME.
-    """
-
-    def __init__(self) -> None:
-        self._mlflow = _need("mlflow", "mlflow", "MLflow (log.mlflow)")
-        self._open = False
-
-    def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
-        """Start the MLflow run, or take up the one whose id lies in the folder."""
-        from accord.config import to_dict
-        from accord.engine.files import write_atomic
-
-        known = folder / "mlflow-run-id"
-        if known.is_file():
-            self._mlflow.start_run(run_id=known.read_text(encoding="utf-8").strip())
-        else:
-            started = self._mlflow.start_run(run_name=folder.name)
-            settings = list(_flat(to_dict(config)))
-            for first in range(0, len(settings), 100):  # MLflow takes a hundred at a time
-                self._mlflow.log_params(dict(settings[first : first + 100]))
-            write_atomic(known, started.info.run_id + "\n")
-        self._open = True
-
-    def round_ended(self, round: int, record: Record) -> None:
-        self._mlflow.log_metrics({n: v for n, v in scalars(record) if n != "round"}, step=round)
-
-    def ended(self, summary: Record) -> None:
-        """Send the summary and finish."""
-        self._mlflow.log_metrics({f"summary/{name}": value for name, value in scalars(summary)})
-        self._mlflow.end_run()
-        self._open = False
-
-    def close(self) -> None:
-        """Mark a run that did not come to its end."""
-        if self._open:
-            self._mlflow.end_run(status="FAILED")
-            self._open = False
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", str(value)

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from accord._version import __version__
-from accord.cli.catalogue import KINDS, SECTIONS
+from accord.cli.catalogue import KINDS
 from accord.config import RunConfig, catalog, from_dict, to_toml
+from accord.config.cards import SECTIONS
 from accord.settings import is_section, settings_of
 
 

@@ -18,6 +18,7 @@ from accord.cli import main
 from accord.cli.running import Whereabouts
 from accord.config import RunConfig, load_config, to_toml
 from accord.errors import DivergedError
+from accord.observe import RichProgress
 
 
 def test_without_arguments_it_is_the_demo(accord: Callable[..., Any], engine: Any) -> None:
@@ -98,7 +99,7 @@ def test_ctrl_c_before_the_first_round(accord: Callable[..., Any], engine: Any) 
     assert "nothing was under way" in result.stderr
 
 
-def terminated(self: Whereabouts, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
+def terminated(self: Any, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
     self.folder = folder
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -107,6 +108,7 @@ def test_sigterm_says_how_to_go_on_and_is_what_it_was_afterwards(
     accord: Callable[..., Any], engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Whereabouts, "started", terminated)
+    monkeypatch.setattr(RichProgress, "started", terminated)
     for command, hint in (
         (("run", "--name", "x"), "accord resume runs/x"),
         (("resume", "runs/x"), "accord resume runs/x"),

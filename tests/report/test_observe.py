@@ -11,19 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
+import accord
 from accord.config import LogConfig, RunConfig
+from accord.core.algorithm import Method
 from accord.errors import ConfigError
-from accord.observe import (
-    MLflowObserver,
-    Observer,
-    RichProgress,
-    TensorBoardObserver,
-    headline,
-    observers_for,
-    scalars,
-)
+from accord.frames import scalars
+from accord.observe import Observer, RichProgress, headline, shows_bars
+from accord.trackers import MLflowObserver, TensorBoardObserver, WandbObserver, observers_for
 
 
 def play(observer: Observer, folder: Path, rounds: int, first: int = 0) -> None:
@@ -157,12 +154,98 @@ def test_mlflow_goes_on_with_the_same_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert fake.told[-2:] == [("metrics", {"summary/accuracy": 0.5}, None), ("end", "FINISHED")]
 
 
+class FakeWandb(types.ModuleType):
+    """A stand-in with the calls of wandb that are used: `init` gives a run with `id`, `log`, `summary` and `finish`."""
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.told: list[Any] = []
+
+    def init(self, **named: Any) -> Any:
+        self.told.append(("init", named))
+        summary = types.SimpleNamespace(update=lambda values: self.told.append(("summary", values)))
+        return types.SimpleNamespace(
+            id="w1",
+            log=lambda values, step: self.told.append(("log", values, step)),
+            summary=summary,
+            finish=lambda exit_code=0: self.told.append(("finish", exit_code)),
+        )
+
+
+def test_wandb_goes_on_with_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    (observer,) = observers_for(RunConfig(log=LogConfig(wandb=True)))
+    assert isinstance(observer, WandbObserver)
+    observer.started(RunConfig(), tmp_path, 3, 0)
+    observer.round_ended(1, {"round": 1, "accuracy": 0.5, "clients": {"best": 1.0}})
+    observer.close()  # it failed
+    kind, named = fake.told[0]
+    assert kind == "init"
+    assert (named["name"], named["dir"], named["id"]) == (tmp_path.name, str(tmp_path), None)
+    assert named["config"]["local.lr"] == "0.05"
+    assert fake.told[1:] == [("log", {"accuracy": 0.5, "clients/best": 1.0}, 1), ("finish", 1)]
+    fake.told.clear()
+    play(WandbObserver(), tmp_path, 2, first=1)
+    assert fake.told[0][1]["id"] == "w1"
+    assert fake.told[-2:] == [("summary", {"summary/accuracy": 0.5}), ("finish", 0)]
+
+
+class Looking(Observer):
+    """Keeps the global model of every second round, and spoils what it was shown."""
+
+    def __init__(self) -> None:
+        self.models: dict[int, Any] = {}
+
+    def state_changed(self, round: int, glance: Any) -> None:
+        if round % 2 == 0:
+            self.models[round] = glance.model
+            for tree in glance.state.values():
+                for tensor in tree.values():
+                    tensor.zero_()
+
+
+SMALL = ("rounds=4", "data.limit=100", "partition.clients=3", "executor=sequential", "device=cpu")
+
+
+def test_observers_see_the_model_and_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking, exported = Looking(), []
+    export = Method.export
+    monkeypatch.setattr(Method, "export", lambda self, state: exported.append(1) or export(self, state))
+    watched = accord.run(sets=[*SMALL, f"out={tmp_path / 'a'}"], observers=[looking])
+    assert len(exported) == 3, "of rounds 2 and 4, and at the end: nobody asked for the others"
+    plain = accord.run(sets=[*SMALL, f"out={tmp_path / 'b'}"])
+    assert watched.metrics == plain.metrics
+    assert sorted(looking.models) == [2, 4]
+    last, early, final = (list(m.state_dict().values()) for m in (looking.models[4], looking.models[2], plain.model))
+    assert all(torch.equal(a, b) for a, b in zip(last, final, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(early, final, strict=True))
+
+
+def test_python_logs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    accord.run(rounds=1, sets=[*SMALL[1:], f"out={tmp_path}"], log=["wandb"])
+    assert [entry[0] for entry in fake.told] == ["init", "log", "summary", "finish"]
+    with pytest.raises(ConfigError, match=r"log: unknown 'wand'. Did you mean 'wandb'"):
+        accord.run(log=["wand"])
+
+
+def test_bars_in_a_notebook_where_widgets_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = types.SimpleNamespace(is_jupyter=True, is_terminal=False)
+    assert shows_bars(notebook)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not shows_bars(notebook)
+    assert shows_bars(types.SimpleNamespace(is_jupyter=False, is_terminal=True))
+
+
 @pytest.mark.parametrize(
     ("module", "make", "extra"),
     [
         ("rich.progress", RichProgress, "cli"),
         ("torch.utils.tensorboard", TensorBoardObserver, "tensorboard"),
         ("mlflow", MLflowObserver, "mlflow"),
+        ("wandb", WandbObserver, "wandb"),
     ],
 )
 def test_missing_packages(module: str, make: Any, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:

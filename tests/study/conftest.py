@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from support.fake_engine import engine
 from support.study import SETS, hospitals, network
+
+__all__ = ["engine"]
 
 
 @pytest.fixture

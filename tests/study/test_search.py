@@ -15,7 +15,7 @@ from accord.study.trials import Trial, plan_trials
 
 
 def trials(algorithms: list[str], count: int, *sets: str) -> list[Trial]:
-    return plan_trials(Comparison(None, sets, algorithms, [0], Tuning(count)))
+    return plan_trials(Comparison(None, sets, algorithms, [0], Tuning(count)), range(count), {})
 
 
 def test_what_is_given_is_not_searched() -> None:

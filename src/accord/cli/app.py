@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from importlib import metadata
 
 import typer
 
 from accord._version import __version__
-from accord.cli import catalogue, comparing, describing, profiling, running, using
+from accord.cli import catalogue, comparing, describing, doctor, profiling, running, settings, tabulating, using
 from accord.cli.guard import Guarded
+from accord.cli.importing import importing
 from accord.cli.own_data import takes_own_data
 
 app = typer.Typer(
@@ -17,18 +19,24 @@ app = typer.Typer(
     cls=Guarded,
     help="Federated learning that agrees, on data that doesn't.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("run")(takes_own_data(running.run))
-app.command("resume")(running.resume)
-app.command("compare")(takes_own_data(comparing.compare))
-app.command("predict")(using.predict)
-app.command("export")(using.export)
-app.command("list")(catalogue.list_)
-app.command("explain")(takes_own_data(catalogue.explain))
-app.command("describe")(takes_own_data(describing.describe))
-app.command("profile")(takes_own_data(profiling.profile))
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": takes_own_data(running.run),
+    "resume": running.resume,
+    "compare": takes_own_data(comparing.compare),
+    "predict": using.predict,
+    "export": using.export,
+    "list": catalogue.list_,
+    "explain": takes_own_data(catalogue.explain),
+    "describe": takes_own_data(describing.describe),
+    "profile": takes_own_data(profiling.profile),
+    "settings": settings.settings,
+    "table": tabulating.table,
+    "doctor": doctor.doctor,
+}
+for name, command in COMMANDS.items():
+    app.command(name, cls=comparing.Several if name == "compare" else None)(importing(command))
 
 
 @app.command()

@@ -12,18 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
+from accord.cli.width import one_line, wide_console
 from accord.config import RunConfig, catalog, load_config
-from accord.config.sections import own_settings
-from accord.config.toml import literal
-from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
+from accord.config.cards import describe_setting, explanation, settings_of_entry
 from accord.errors import ConfigError, nearest
-from accord.settings import REQUIRED, Factory, Setting, plain
+from accord.settings import REQUIRED, Factory, plain
 
 KINDS = {kind + "s": kind for kind in catalog.WHERE}
-# Sections that hold the settings of what they name; of other kinds an entry may declare a setting of its own.
-SECTIONS = {
-    section.kind: section for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
-}
 
 
 def list_(
@@ -31,9 +26,10 @@ def list_(
         str | None,
         typer.Argument(metavar="KIND", help=", ".join(KINDS) + "."),
     ] = None,
+    long: Annotated[bool, typer.Option("--long", "-l", help="With the settings of each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """What there is to choose from, and its settings."""
+    """What there is to choose from, one line each; `accord explain NAME` says more."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
     kinds = [kind] if kind is not None else list(KINDS)
@@ -41,15 +37,31 @@ def list_(
         entries = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
         typer.echo(json.dumps(entries if kind is None else entries[kind], indent=2, allow_nan=False))
         return
-    console = Console()
+    if not long:
+        for position, each in enumerate(kinds):
+            _print_names(each, with_title=kind is None, first=not position)
+        return
+    console = wide_console()
     for each in kinds:
         table = Table(title=each, show_lines=True, title_justify="left")
         for column in ("name", "what it is", "settings"):
             table.add_column(column)
         for name, factory in _registry(each).items():
-            lines = [describe_setting(s) for s in _settings(each, factory).values()]
+            lines = [describe_setting(s) for s in settings_of_entry(KINDS[each], factory).values()]
             table.add_row(Text(name), Text(catalog.summary(KINDS[each], factory)), Text("\n".join(lines)))
         console.print(table)
+
+
+def _print_names(kinds: str, *, with_title: bool, first: bool) -> None:
+    registry = catalog.registry(KINDS[kinds])
+    if with_title:
+        typer.echo(("" if first else "\n") + kinds)
+    wide = max(map(len, registry), default=0)
+    for name, factory in registry.items():
+        source = registry.source(name)
+        whose = f" [{source.package or source.module}]" if source is not None else ""
+        indent = "  " if with_title else ""
+        typer.echo(one_line(f"{indent}{name:<{wide}}  {catalog.summary(KINDS[kinds], factory)}{whose}"))
 
 
 def explain(
@@ -62,12 +74,7 @@ def explain(
     for kind in KINDS:
         registry = _registry(kind)
         if name in registry:
-            typer.echo(catalog.card(KINDS[kind], registry[name]))
-            lines = [describe_setting(s) for s in _settings(kind, registry[name]).values()]
-            section = {"dataset": "data", "measure": "evaluate"}.get(KINDS[kind], KINDS[kind])
-            typer.echo("\nSettings:" if lines else "\nIt has no settings of its own.")
-            for line in lines:
-                typer.echo(f"  {section}.{line}")
+            typer.echo(explanation(KINDS[kind], name))
             if kind == "algorithms":
                 _print_traffic(load_config(config, changes(sets, data_dir=data_dir, algorithm=name)))
             return
@@ -106,25 +113,10 @@ def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:
                 "doc": s.doc,
                 "search": None if s.search is None else asdict(s.search),
             }
-            for s in _settings(kind, factory).values()
+            for s in settings_of_entry(KINDS[kind], factory).values()
         ],
     }
 
 
-def describe_setting(setting: Setting) -> str:
-    """`mu = 0.01: weight of the proximal term (a number, at least 0)`."""
-    default = "" if setting.default is REQUIRED else f" = {literal(setting.default)}"
-    needed = ", required" if setting.default is REQUIRED else ""
-    return f"{setting.name}{default}: {setting.doc} ({setting.allowed}{needed})"
-
-
 def _registry(kinds: str) -> dict[str, Factory]:
     return dict(catalog.registry(KINDS[kinds]))
-
-
-def _settings(kinds: str, factory: Factory) -> dict[str, Setting]:
-    section = SECTIONS.get(KINDS[kinds])
-    if section is not None:
-        return own_settings(section, factory)
-    setting: Setting | None = getattr(factory, "setting", None)
-    return {} if setting is None else {setting.name: setting}

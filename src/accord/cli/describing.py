@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
+from accord.cli.width import width, wrapped
 from accord.config import load_config
 
 
@@ -30,8 +31,9 @@ def describe(
         f" ({train.name_of(int(k))})" if data.names else "" for k in (train.sizes.argmin(), train.sizes.argmax())
     )
     typer.echo(f"{data.name}, partition {data.division}, transform {settings.transform.name}\n")
-    typer.echo(heat_map_text(train))
-    typer.echo(
+    columns = width()
+    typer.echo(heat_map_text(train, max_classes=40 if columns is None else max(min((columns - 15) // 3, 40), 1)))
+    said = (
         f"\n{numbers['clients']:g} clients, {len(data.unseen)} of them unseen; {numbers['samples']:g} "
         f"training samples: smallest client {numbers['smallest']:g}{least}, median {numbers['median']:g}, largest "
         f"{numbers['largest']:g}{most}\n"
@@ -39,10 +41,11 @@ def describe(
         f"{test.summary()['smallest']:g}, largest {test.summary()['largest']:g}"
     )
     if data.problem == "classification":
-        typer.echo(
-            f"label distance to the whole (EMD, 0 to 2): mean {numbers['mean_distance']:.3f}\n"
+        said += (
+            f"\nlabel distance to the whole (EMD, 0 to 2): mean {numbers['mean_distance']:.3f}\n"
             f"effective classes per client: mean {numbers['mean_effective_classes']:.2f} of {data.num_classes}"
         )
+    typer.echo(wrapped(said))
     if data.note:
         typer.echo(f"note: {data.note}")
     if png is not None:

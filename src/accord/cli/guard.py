@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
+from accord.cli.importing import plain_warnings
 from accord.errors import AccordError, ConfigError
 
 
@@ -66,7 +67,7 @@ class Guarded(TyperGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        with terminable():
+        with terminable(), plain_warnings(complain):
             return self._invoke(ctx)
 
     def _invoke(self, ctx: Any) -> Any:

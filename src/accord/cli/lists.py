@@ -13,6 +13,12 @@ def words(text: str, what: str) -> list[str]:
     return names
 
 
+def variants(texts: list[str], what: str) -> list[str]:
+    """Algorithms, several to a text; one with settings of its own ("fedprox: mu=0.1, local.lr=0.3") is a text."""
+    names = [name for text in texts for name in ([text.strip()] if ":" in text else words(text, what))]
+    return list(dict.fromkeys(names))
+
+
 def numbers(text: str, what: str) -> list[int]:
     """Seeds, without repetitions."""
     try:

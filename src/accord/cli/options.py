@@ -19,6 +19,16 @@ ExecutorName = Annotated[str | None, typer.Option("--executor", help="How client
 DataDir = Annotated[str | None, typer.Option(metavar="DIR", help="Folder with the data files.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print only where the results are.")]
 
+Log = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="WHERE", help="Also report to tensorboard, mlflow or wandb; may be repeated."),
+]
+
+
+def logs(names: list[str] | None) -> list[str]:
+    """`--log` as changes of `[log]`."""
+    return [f"log.{name}=true" for name in names or []]
+
 
 def changes(sets: list[str] | None, **short: object) -> list[str]:
     """`--set` texts with the short options behind them, so that these win; `data_dir` stands for data.dir."""

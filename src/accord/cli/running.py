@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from accord.cli.guard import Stopped, complain
-from accord.cli.options import ConfigFile, DataDir, ExecutorName, Name, Out, Quiet, Rounds, Sets, changes
+from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
 from accord.config import RunConfig, load_config, to_toml
 from accord.errors import ConfigError
-from accord.observe import Observer, RichProgress, observers_for
+from accord.observe import Observer, RichProgress
+from accord.trackers import observers_for
 
 if TYPE_CHECKING:
     from accord.engine.run import Outcome
@@ -42,12 +43,17 @@ def run(
     name: Name = None,
     executor: ExecutorName = None,
     data_dir: DataDir = None,
+    log: Log = None,
     quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete configuration only.")] = False,
 ) -> None:
-    """Train a model in a simulated federation."""
+    """Train a model in a simulated federation.
+
+    `accord settings` prints every KEY that --set takes, `accord settings lr` those about learning rates; --dry-run
+    prints the whole configuration as a file that can be edited and given back.
+    """
     short = {"algorithm": algorithm, "rounds": rounds, "seed": seed, "out": out, "name": name}
-    settings = load_config(config, changes(sets, **short, executor=executor, data_dir=data_dir))
+    settings = load_config(config, changes(sets, **short, executor=executor, data_dir=data_dir) + logs(log))
     if dry_run:
         typer.echo(to_toml(settings), nl=False)
         return
@@ -60,10 +66,10 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of a run that was stopped.")], quiet: Quiet = False
 ) -> None:
     """Go on with a stopped run; the result is the same as without the stop."""
+    from accord.engine.folder import read_config
     from accord.engine.run import resume as go_on
 
-    path = folder / "config.toml"
-    settings = load_config(path) if path.is_file() else RunConfig()  # without the file the engine says why not
+    settings = read_config(folder)
     report(watched(lambda observers: go_on(folder, observers=observers), settings, quiet), quiet)
 
 

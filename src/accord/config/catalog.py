@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from accord.settings import Factory
+from accord.config.sections import Chosen, Gathered
+from accord.settings import Factory, Registry, Source, is_section, settings_of
+
+if TYPE_CHECKING:
+    from accord.config.tree import RunConfig
 
 WHERE = {
     "algorithm": ("accord.core.methods", "ALGORITHMS"),
@@ -25,11 +29,34 @@ WHERE = {
 }
 
 
-def registry(kind: str) -> Mapping[str, Any]:
+def registry(kind: str) -> Registry[Any]:
     """The factories of one kind: one of those in `WHERE`."""
     module, name = WHERE[kind]
-    entries: Mapping[str, Any] = getattr(importlib.import_module(module), name)
+    entries: Registry[Any] = getattr(importlib.import_module(module), name)
     return entries
+
+
+def sources(config: RunConfig) -> dict[str, Source]:
+    """The plugins a configuration needs to be read, by `kind name`: those of what it chooses, and of its measures."""
+    found = {f"{kind} {name}": registry(kind).source(name) for kind, name in _choices(config)}
+    return {key: source for key, source in found.items() if source is not None}
+
+
+def _choices(section: Any) -> Iterator[tuple[str, str]]:
+    """Every kind and name that is chosen in a configuration."""
+    kind = type(section)
+    if issubclass(kind, Chosen):
+        yield kind.kind, section.name
+    elif issubclass(kind, Gathered):
+        for name, entry in registry(kind.kind).items():
+            if entry.setting is not None and entry.setting.name in section.options:
+                yield kind.kind, name
+    for name, setting in settings_of(type(section)).items():
+        value = getattr(section, name)
+        if is_section(setting.type):
+            yield from _choices(value)
+        elif setting.named is not None and value not in setting.named.also:
+            yield setting.named.kind, value
 
 
 def card(kind: str, factory: Factory) -> str:

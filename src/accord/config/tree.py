@@ -166,6 +166,7 @@ class LogConfig:
 
     tensorboard: Annotated[bool, "write TensorBoard files into the run's folder"] = False
     mlflow: Annotated[bool, "report to MLflow"] = False
+    wandb: Annotated[bool, "report to Weights & Biases"] = False
 
 
 @dataclass(frozen=True)

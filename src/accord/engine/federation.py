@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from accord.client import Executor, Site
-from accord.config import RunConfig, config_hash
+from accord.config import RunConfig, catalog, config_hash
 from accord.core.algorithm import Algorithm
 from accord.core.keys import Key
 from accord.core.model import Model
@@ -129,7 +129,7 @@ class Federation:
     @cached_property
     def identity(self) -> Identity:
         """Of its data, network and settings: what a run is resumed with must have the same."""
-        return identity(self.data, self.model, config_hash(self.config))
+        return identity(self.data, self.model, config_hash(self.config), catalog.sources(self.config))
 
     def world(self, round: int) -> World:
         """What the server knows in `round`."""

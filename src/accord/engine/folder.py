@@ -6,10 +6,10 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from accord.config import RunConfig, to_toml
+from accord.config import RunConfig, load_config, to_toml
 from accord.engine.files import TEMPORARY, InUseError, only_here, write_atomic
-from accord.engine.identity import FILE, Identity, keep
-from accord.errors import ConfigError, RunError
+from accord.engine.identity import FILE, Identity, check_plugins, keep
+from accord.errors import CheckpointError, ConfigError, RunError
 
 CONFIG = "config.toml"  # written last: a folder with it holds a run
 
@@ -35,6 +35,14 @@ def new_folder(config: RunConfig, identity: Identity) -> Path:
         f"the run folder {candidates[0]} exists already: choose another name, or go on with it by "
         f"`accord resume {candidates[0]}`"
     )
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The configuration of a run, which may need plugins to be read."""
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(f"{folder} holds no run: there is no {CONFIG} in it")
+    check_plugins(folder)
+    return load_config(folder / CONFIG)
 
 
 def plain_name(name: str) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from accord.config import catalog
 from accord.core.fields import Fields
 from accord.core.given import duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
 from accord.engine.files import write_atomic
 from accord.errors import CheckpointError, DataError, RunError
+from accord.settings import Source
 from accord.wire.files import read_here
 from accord.wire.records import Bounds, parse, shown
 
@@ -32,16 +36,19 @@ SHOWN = 16  # of its answers that are kept
 BOUNDS = Bounds(size=1 << 26, depth=4, entries=1 << 20)  # of the file
 NEAR = 1e-2  # how far answers may differ: machines round differently, other functions are further off
 
+SOURCE = tuple(field.name for field in fields(Source))
+
 Identity = dict[str, Any]
 
 
-def identity(data: FederatedData, model: Model, settings: str) -> Identity:
-    """Of a federation's data and network, and of its `settings`, of which only the hash is known here."""
+def identity(data: FederatedData, model: Model, settings: str, plugins: Mapping[str, Source]) -> Identity:
+    """Of a federation's data and network, of its `settings`, of which only the hash is known here, and of `plugins`."""
     whole = data.train_pool.take(np.zeros(0, np.int64))[0].dtype == torch.int64
     return {
         "data": data_identity(data),
         "network": network_identity(model.network, data.sample_shape, whole, model.fields),
         "settings": {"hash": settings},
+        "plugins": {name: asdict(source) for name, source in plugins.items()},
     }
 
 
@@ -103,6 +110,35 @@ def compare(folder: Path, current: Identity) -> None:
         raise CheckpointError(
             f"{folder / 'config.toml'} has other settings than this run began with: undo the change, or start a new run"
         )
+
+
+def check_plugins(folder: Path) -> None:
+    """Say which plugins a run needs, where its configuration could not even be read without them.
+
+    One that is there in another version is used, with a warning.
+    """
+    try:
+        known = parse(read_here(folder / FILE, BOUNDS.size), BOUNDS, FILE).get("plugins", {})
+        needed = {str(key): Source(**{field: str(source[field]) for field in SOURCE}) for key, source in known.items()}
+    except (OSError, DataError, RunError, AttributeError, KeyError, TypeError):
+        return  # `compare` says what is wrong with the file
+    for key, source in needed.items():
+        kind, _, name = key.partition(" ")
+        if kind not in catalog.WHERE:
+            continue
+        if name not in catalog.registry(kind):
+            install = f"install {source.package} {source.version}, or " if source.package else ""
+            raise CheckpointError(
+                f"{folder} needs the {kind} {shown(name)}, which {shown(source.words)} gave: {install}import it first "
+                f"(--import {shown(source.module)}, in Python import {shown(source.module)})"
+            )
+        now = catalog.registry(kind).source(name)
+        if now is not None and now.version != source.version:
+            warnings.warn(
+                f"{folder} began with the {kind} {name} of {source.words}, which is now {now.words}; the run goes on, "
+                "and may give other numbers",
+                stacklevel=3,
+            )
 
 
 def _differences(section: str, known: Mapping[str, Any], current: Identity) -> Iterator[str]:

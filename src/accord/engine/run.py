@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
-from accord.config import RunConfig, config_hash, load_config
+from accord.config import RunConfig, config_hash
 from accord.core.tensors import Trees
 from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
@@ -22,7 +22,7 @@ from accord.engine.ending import finished, sealed, write_summary
 from accord.engine.evaluation import evaluator_of
 from accord.engine.federation import Federation
 from accord.engine.files import only_here
-from accord.engine.folder import CONFIG, new_folder
+from accord.engine.folder import new_folder, read_config
 from accord.engine.logs import RunLogs, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
@@ -30,13 +30,13 @@ from accord.engine.model_folder import read_model, write_model
 from accord.engine.personal import OwnModels
 from accord.engine.sites import read_sites, write_sites
 from accord.engine.store import ClientStore
-from accord.errors import CheckpointError, DataError, DivergedError
+from accord.errors import DataError, DivergedError
 from accord.executors.gpu.precision import numerics
 from accord.figures import figure_of, leading
 from accord.frames import frame_of
 from accord.measures import Evaluator, Function, Measure
 from accord.measures.sites import Sites
-from accord.observe import Audience, Observer
+from accord.observe import Audience, Glance, Observer
 from accord.wire.records import shown
 
 if TYPE_CHECKING:
@@ -122,9 +122,7 @@ def resume(
     A run that came to its end is returned as it is.
     """
     folder = Path(folder)
-    if not (folder / CONFIG).is_file():
-        raise CheckpointError(f"{folder} holds no run: there is no {CONFIG} in it")
-    federation = Federation.build(load_config(folder / CONFIG), data, model)
+    federation = Federation.build(read_config(folder), data, model)
     identity.compare(folder, federation.identity)
     return _carry_out(federation, evaluator_of(federation, metrics), folder, Audience(observers))
 
@@ -218,6 +216,7 @@ def _rounds(
                 done.clock.lap("checkpoint")
             logs.write("timings", {"round": done.round, **done.clock.laps})
             audience.round_ended(done.round, record)
+            audience.state_changed(done.round, Glance(state, federation.algorithm.export))
         rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
         final = evaluator.final(state, own.watching(rehearsal))
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(final)

@@ -36,9 +36,18 @@ def can_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods()
 
 
+_SHARE: list[int] = []  # cores left to this process where others run beside it; nothing: all
+
+
+def share_cores(count: int) -> None:
+    """From now on this process has no more than `count` cores: the others belong to runs beside this one."""
+    _SHARE[:] = [count]
+
+
 def cores() -> int:
     """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([here, *_SHARE])
 
 
 @EXECUTORS.add("processes")
@@ -163,7 +172,7 @@ class Processes(Choice):
                 f"cannot start worker process {number + 1} of {self.count}: {error.strerror or error}. Use fewer "
                 "(workers), or executor = 'sequential', or allow this process more files, processes or memory (ulimit)"
             ) from error
-        if self.count == cores():
+        if self.count == cores() and not _SHARE:
             _pin(worker.process, number)
         return worker
 

@@ -10,6 +10,7 @@ from accord.settings.bounds import (
     Range,
     Search,
 )
+from accord.settings.plugins import Source, import_modules
 from accord.settings.registry import Registry, checked, import_all
 from accord.settings.schema import REQUIRED, Factory, Setting, check, is_section, settings_of
 from accord.settings.text import parse_value
@@ -30,6 +31,7 @@ __all__ = [
     "Registry",
     "Search",
     "Setting",
+    "Source",
     "Word",
     "check",
     "checked",
@@ -37,6 +39,7 @@ __all__ = [
     "expected",
     "fit",
     "import_all",
+    "import_modules",
     "is_section",
     "parse_value",
     "plain",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from accord.errors import ConfigError, nearest
+from accord.settings import plugins
 from accord.settings.schema import VALUE, check, settings_of, value_of
 
 T = TypeVar("T")
@@ -19,8 +20,8 @@ class Registry(Mapping[str, T], Generic[T]):
     """Names to entries, in the order they were added; an unknown name is an error with the nearest match.
 
     `home` is a package whose modules register their entries when they are imported: all of them are, when the
-    registry is first looked into, so that a new entry is one new file. `order` gives an entry's place among the others
-    by its name and facts, whenever it was added.
+    registry is first looked into, so that a new entry is one new file. Plugins (`accord.settings.plugins`) come after
+    them. `order` gives an entry's place among the others by its name and facts, whenever it was added.
     """
 
     def __init__(self, kind: str, home: str = "", order: Callable[[str, Mapping[str, Any]], Any] | None = None) -> None:
@@ -29,6 +30,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._order = order
         self._entries: dict[str, T] = {}
         self._facts: dict[str, Mapping[str, Any]] = {}
+        self._complete = False
 
     def add(self, name: str, **facts: Any) -> Callable[[T], T]:
         """Decorator that registers an entry under `name`, with `facts` others may ask for.
@@ -38,7 +40,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
         def register(entry: T) -> T:
             if self._home and not str(getattr(entry, "__module__", "")).startswith(self._home):
-                self._all()  # one from elsewhere must not take the name of one that is not imported yet
+                self._own()  # one from elsewhere must not take the name of one that is not imported yet
             if name in self._entries:
                 raise ConfigError(f"the {self.kind} {name!r} is registered already; choose another name")
             if inspect.isfunction(entry):
@@ -64,6 +66,10 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ConfigError(f"unknown {self.kind} {name!r}.{nearest(str(name), entries)} Allowed: {allowed}.")
         return entries[name]
 
+    def source(self, name: str) -> plugins.Source | None:
+        """Which plugin an entry is from; None for the package's own."""
+        return plugins.source_of(self[name])
+
     def __contains__(self, name: object) -> bool:
         return name in self._all()
 
@@ -74,10 +80,16 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._all())
 
     def _all(self) -> dict[str, T]:
+        self._own()
+        if not self._complete:
+            self._complete = True
+            plugins.load(self.kind, lambda name: name in self._entries)
+        return self._entries
+
+    def _own(self) -> None:
         if self._home:
             home, self._home = self._home, ""
             import_all(home)
-        return self._entries
 
 
 def import_all(package: str) -> None:

@@ -2,7 +2,7 @@
 
 A trial is judged by the mean accuracy over the last fifth of its rounds; a personal method, or one without a global
 model, by the personal accuracy at the end. A trial that diverges, or draws what its method refuses, is worse than all
-others. The best is used for the runs, the earlier one of two equals.
+others, and one that was pruned is no candidate. The best is used for the runs, the earlier one of two equals.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accord.config.toml import literal
 from accord.core.methods import is_personal
 from accord.errors import ConfigError
 from accord.report.runs import read_metrics, read_summary
+from accord.study.optimiser import last_fifth
 from accord.study.trials import Trial
-
-LAST = 0.2  # share of the rounds whose evaluations judge a trial
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ class Choice:
         settings = ", ".join(self.texts) or "the settings as they are"
         return f"trial {self.trial} of {len(self.tried)}: {settings}; validation {self.judged_by} {self.score:.4f}"
 
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Choice:
+        """As `as_json` wrote it."""
+        texts = [f"{key}={literal(value)}" for key, value in record["settings"].items()]
+        return cls(**record, texts=texts)
+
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
@@ -59,6 +65,8 @@ def best_of(trials: Sequence[Trial]) -> Choice:
         record: dict[str, Any] = {"trial": trial.number, "settings": dict(trial.settings)}
         if trial.failure is not None:
             record |= {"score": None, "failed": trial.failure}
+        elif trial.pruned is not None:
+            record |= {"score": None, "pruned": trial.pruned}
         else:
             record["score"], judged_by = score(trial)
             if record["score"] > highest:
@@ -71,8 +79,8 @@ def best_of(trials: Sequence[Trial]) -> Choice:
 def score(trial: Trial) -> tuple[float, str]:
     """How good a trial was, and in what."""
     summary = read_summary(trial.folder)
-    first = math.floor((1 - LAST) * trial.config.rounds)  # the last round is always evaluated
-    records = [record for record in read_metrics(trial.folder) if record["round"] > first]
+    after = last_fifth(trial.config.rounds)
+    records = [record for record in read_metrics(trial.folder) if record["round"] > after]
     accuracies = [record["accuracy"] for record in records if "accuracy" in record]
     if accuracies and not is_personal(trial.config.algorithm.name):
         return statistics.fmean(accuracies), "accuracy"

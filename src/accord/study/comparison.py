@@ -1,27 +1,27 @@
-"""`accord.compare`: several algorithms over several seeds, tuned before where that is asked for.
+"""`accord.compare`: several algorithms, variants and settings over several seeds, tuned before where that is asked for.
 
 A comparison that was stopped goes on where it was: finished runs are skipped, unfinished ones resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from accord.config import RunConfig
 from accord.data.federated import Dataset, FederatedData
-from accord.errors import CheckpointError, ConfigError, RunError
-from accord.observe import observers_for
+from accord.errors import ConfigError
 from accord.report.runs import read_metrics, read_summary
-from accord.study.entry import Run
 from accord.study.inputs import Inputs
 from accord.study.plan import Comparison, Tuning
 from accord.study.progress import Progress
 from accord.study.results import ComparisonResult
 from accord.study.tuning import search
-from accord.study.work import Observers, carry_out
+from accord.study.work import Observers, carry_out_all
+from accord.trackers import observers_for
 
 
 def compare(
@@ -32,6 +32,8 @@ def compare(
     seeds: Sequence[int] = (0, 1, 2),
     tune: int | None = None,
     tune_rounds: int | None = None,
+    sweep: Mapping[str, Iterable[Any]] | Iterable[str] = (),
+    jobs: int | str = 1,
     data: FederatedData | Dataset | None = None,
     model: nn.Module | None = None,
     observers: Observers = observers_for,
@@ -41,17 +43,28 @@ def compare(
 
     The same call again goes on after a stop; more algorithms or seeds join what is there.
 
+    >>> result = accord.compare(["fedavg", "fedprox: mu=0.1"], seeds=[0, 1], sets=["rounds=1", "data.limit=200"])
+    >>> [row.algorithm for row in result.rows]
+    ['fedavg', 'fedprox: mu=0.1']
+    >>> result.differences(baseline="fedavg").rows[0].seeds
+    2
+
     Args:
-        algorithms: their names, see `accord list algorithms`.
+        algorithms: their names, see `accord list algorithms`; a variant is a name with settings, "fedprox: mu=0.1".
         config: the settings common to all runs, a file or a configuration; None: the defaults.
         sets: changes of it, such as "rounds=50"; an algorithm's own, such as "algorithm.mu=0.1", go to those that
             have them. What is set here is not searched.
         seeds: whole numbers, each a run of every algorithm.
         tune: search the settings of each algorithm first, with this many trials on validation data.
         tune_rounds: rounds of a trial, if other than those of the runs.
+        sweep: settings with the values they take in turn, {"partition.alpha": [0.1, 1]} or ["partition.alpha=0.1,1"];
+            several make a grid. An algorithm's own, such as "algorithm.mu", go to those that have them.
+        jobs: runs at a time, each in a process of its own; "auto": as many as there are cores, on a GPU a few. The
+            numbers do not depend on it.
         data: own data for all runs, as `accord.run` takes it; to be given again with a call that goes on.
         model: an own network for all runs; all begin with its weights.
-        observers: makes the observers of one run from its configuration; they are closed after it.
+        observers: makes the observers of one run from its configuration, in the run's process; they are closed after
+            it. With several jobs on a GPU it has to be a function of a module.
         progress: is told which run is next, what failed and what was chosen.
 
     A run that fails (its training diverges, say) does not cost the others, and is in `failed` of the result.
@@ -59,19 +72,13 @@ def compare(
     if tune is None and tune_rounds is not None:
         raise ConfigError("tune_rounds goes with tune, the number of trials (--tune-rounds with --tune N)")
     tuning = Tuning(tune, tune_rounds) if tune is not None else None
-    comparison = Comparison(config, sets, algorithms, seeds, tuning, Inputs(data, model))
+    comparison = Comparison(config, sets, algorithms, seeds, tuning, Inputs(data, model), sweep)
     told = progress or Progress()
-    tuned = search(comparison, observers, told) if tuning is not None else None
+    tuned = search(comparison, observers, told, jobs) if tuning is not None else None
     entries = comparison.entries(tuned.chosen if tuned is not None else None)
     comparison.claim()
-    failed: dict[Run, str] = {}
-    for position, entry in enumerate(entries, start=1):
-        told.started(entry, position, len(entries))
-        try:
-            carry_out(entry, comparison.inputs, observers)
-        except (RunError, CheckpointError) as error:  # one that diverges must not cost the others
-            failed[entry.run] = str(error)
-            told.run_failed(entry, str(error))
+    lost = carry_out_all(entries, comparison.inputs, observers, jobs, told)
+    failed = {entries[place].run: reason for place, reason in lost.items()}
     summaries = {entry.run: read_summary(entry.folder) for entry in entries if entry.finished}
     failed |= {run: summary["diverged"] for run, summary in summaries.items() if "diverged" in summary}
     result = ComparisonResult(
@@ -80,11 +87,13 @@ def compare(
         {entry.run: read_metrics(entry.folder) for entry in entries if entry.run in summaries.keys() - failed.keys()},
         failed,
         tuned,
+        comparison.digest,
     )
-    result.write()
+    everything = result.joined()
+    everything.write()
     try:
-        if result.rows:
-            result.draw(result.folder / "curves.png")
+        if everything.rows:
+            everything.draw(result.folder / "curves.png")
     except ConfigError as missing:
         told.not_drawn(str(missing))
     return result

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from accord.config import RunConfig, config_hash, load_config
-from accord.engine.folder import abandoned
-from accord.errors import AccordError, ConfigError
+from accord.config import RunConfig, config_hash
+from accord.engine.files import read_here
+from accord.engine.folder import abandoned, read_config
+from accord.errors import AccordError, ConfigError, DataError, RunError
+from accord.observe import Observer
+from accord.study.variants import folder_name
+from accord.wire.records import Bounds, parse
 
 OTHER_NAME = "choose another name (--name, in Python name=... among the sets)"
+
+
+COMPARISON = "compare.json"
+BOUNDS = Bounds(size=1 << 28, depth=16, entries=1 << 24)  # of that file
+
+
+def read_comparison(folder: Path) -> dict[str, Any] | None:
+    """What an earlier comparison wrote into a folder; None where there was none."""
+    path = folder / COMPARISON
+    if not path.is_file():
+        return None
+    try:
+        known: dict[str, Any] = parse(read_here(path, BOUNDS.size), BOUNDS, COMPARISON)
+        if not isinstance(known.get("settings"), str) or not isinstance(known.get("runs"), list):
+            raise DataError("it is no comparison of this version")
+    except (OSError, DataError, RunError) as error:
+        raise DataError(
+            f"cannot read {path}: {error}; move it away, and the next comparison writes a new one"
+        ) from error
+    return known
 
 
 class Run(NamedTuple):
     """What tells one run of a comparison from the others."""
 
-    algorithm: str
+    algorithm: str  # or a variant of it, by its label
     seed: int
 
     @property
@@ -27,7 +51,7 @@ class Run(NamedTuple):
     @property
     def folder_name(self) -> str:
         """Its folder in that of the comparison."""
-        return f"{self.algorithm}-{self.seed}"
+        return f"{folder_name(self.algorithm)}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -35,11 +59,12 @@ class Entry:
     """One run of a study."""
 
     config: RunConfig
+    variant: str  # the label of what is compared
 
     @property
     def run(self) -> Run:
-        """Its algorithm and seed."""
-        return Run(self.config.algorithm.name, self.config.seed)
+        """Its variant and seed."""
+        return Run(self.variant, self.config.seed)
 
     @property
     def folder(self) -> Path:
@@ -61,6 +86,10 @@ class Entry:
         """Whether it can be resumed."""
         return (self.folder / "config.toml").is_file()
 
+    def watchers(self) -> list[Observer]:
+        """Observers it needs for itself."""
+        return []
+
     def noted(self, error: AccordError) -> bool:
         """Whether a failure is a result of the study, and written down; if not, it is raised."""
         return False
@@ -75,5 +104,5 @@ class Entry:
                 self.folder.rmdir()  # a stop between making the folder and the first file
             elif self.folder.exists() and not abandoned(self.folder):
                 raise ConfigError(f"{self.folder} exists and holds no run: move it away, or {OTHER_NAME}")
-        elif config_hash(load_config(self.folder / "config.toml")) != config_hash(self.config):
+        elif config_hash(read_config(self.folder)) != config_hash(self.config):
             raise ConfigError(f"{self.folder} holds a run with other settings: {OTHER_NAME}, or move the folder away")

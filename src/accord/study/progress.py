@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ class Progress:
 
     def started(self, entry: Entry, position: int, total: int) -> None:
         """A run or a trial is next; `entry.finished` and `entry.begun` say what is left of it to do."""
+
+    def advanced(self, entry: Entry, round: int, record: Mapping[str, float]) -> None:
+        """One of several runs side by side has done so many rounds; `record` has the numbers of the last one."""
+
+    def ended(self, entry: Entry) -> None:
+        """A run or a trial came to its end."""
 
     def trial_failed(self, trial: Trial, reason: str) -> None:
         """A trial counts as the worst of its algorithm."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from accord.engine.files import write_atomic
 from accord.figures import figure_of, leading, series
 from accord.frames import frame_of
+from accord.report.differences import Differences, differences
+from accord.report.formats import differences_markdown
 from accord.report.plots import curves
+from accord.report.runs import read_metrics, read_summary
 from accord.report.tables import Row, aggregate, as_json, markdown
 from accord.study.choice import Choice
-from accord.study.entry import Run
+from accord.study.entry import COMPARISON, Run, read_comparison
 from accord.wire.writing import as_text
 
 if TYPE_CHECKING:
@@ -50,6 +53,25 @@ class TuningResult:
             if "failed" in record
         }
 
+    @property
+    def pruned(self) -> dict[tuple[str, int], str]:
+        """After which round a trial was stopped, by algorithm and trial."""
+        return {
+            (algorithm, record["trial"]): record["pruned"]
+            for algorithm, choice in self.choices.items()
+            for record in choice.tried
+            if "pruned" in record
+        }
+
+    def joined(self, known: Mapping[str, Any]) -> TuningResult:
+        """Together with what an earlier search of the same kind came to for other algorithms."""
+        others = {
+            algorithm: Choice.from_json(record)
+            for algorithm, record in known.get("algorithms", {}).items()
+            if algorithm not in self.choices
+        }
+        return replace(self, choices={**self.choices, **others})
+
     def table(self) -> str:
         """The chosen settings, in Markdown."""
         lines = [f"Settings by {self.description}.", "", "| algorithm | chosen |", "|---|---|"]
@@ -73,22 +95,35 @@ class TuningResult:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The runs of a comparison. They go by algorithm and seed: `result.metrics["fedavg", 0]`."""
+    """The runs of a comparison. They go by algorithm (or a variant's label) and seed: `result.metrics["fedavg", 0]`."""
 
     folder: Path
     summaries: Mapping[Run, Record] = field(repr=False)  # of the runs that came to their end
     metrics: Mapping[Run, list[Record]] = field(repr=False)  # their rounds
     failed: Mapping[Run, str]  # the others, and why
     tuning: TuningResult | None = None
+    digest: str = field(default="", repr=False)  # of the common settings
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One row per algorithm: mean and sample standard deviation over its seeds."""
-        return aggregate(self.summaries.values())
+        """One row per algorithm or variant: mean and sample standard deviation over its seeds."""
+        return aggregate({**summary, "algorithm": run.algorithm} for run, summary in self.summaries.items())
+
+    def differences(self, baseline: str | None = None, by: str | None = None) -> Differences | None:
+        """Every row against the best one, or `baseline`, seed by seed; None where there is nothing to compare.
+
+        `by` is the key of a column, such as "accuracy"; None: the first one that all rows have.
+        """
+        return differences(self.summaries, baseline, by)
 
     def table(self) -> str:
-        """The rows in Markdown, and below them the settings the search chose."""
-        return markdown(self.rows) + (f"\n{self.tuning.table()}" if self.tuning is not None else "")
+        """The rows in Markdown, below them the differences to the best, and the settings the search chose."""
+        apart = self.differences()
+        return (
+            markdown(self.rows)
+            + (f"\n{differences_markdown(apart)}" if apart is not None else "")
+            + (f"\n{self.tuning.table()}" if self.tuning is not None else "")
+        )
 
     def curves(self, value: str = "accuracy") -> dict[str, list[tuple[int, float, float]]]:
         """For each algorithm (round, mean, sample standard deviation) wherever a run has the value."""
@@ -114,18 +149,38 @@ class ComparisonResult:
 
     def as_json(self) -> Record:
         """Everything but the rounds, as plain values."""
+        apart = self.differences()
         values: Record = {
+            "settings": self.digest,
             "rows": as_json(self.rows),
-            "runs": [{"folder": run.folder_name, **summary} for run, summary in self.summaries.items()],
+            "differences": apart.as_json() if apart is not None else None,
+            "runs": [
+                {"folder": run.folder_name, "variant": run.algorithm, **summary}
+                for run, summary in self.summaries.items()
+            ],
             "failed": {run.label: reason for run, reason in self.failed.items()},
         }
         if self.tuning is not None:
             values["tuning"] = self.tuning.as_json()
         return values
 
+    def joined(self) -> ComparisonResult:
+        """Together with what the folder had before: a comparison of other algorithms or seeds takes nothing away."""
+        known = read_comparison(self.folder)
+        if known is None:
+            return self
+        summaries, metrics = dict(self.summaries), dict(self.metrics)
+        for record in known["runs"]:
+            run = Run(str(record["variant"]), int(record["seed"]))
+            folder = self.folder / run.folder_name
+            if run not in summaries and run not in self.failed and (folder / "summary.json").is_file():
+                summaries[run], metrics[run] = read_summary(folder), read_metrics(folder)
+        tuning = self.tuning.joined(known.get("tuning", {})) if self.tuning is not None else None
+        return replace(self, summaries=summaries, metrics=metrics, tuning=tuning)
+
     def write(self) -> None:
         """compare.json in the folder, and table.md where there are rows."""
-        write_atomic(self.folder / "compare.json", as_text(self.as_json(), indent=2) + "\n")
+        write_atomic(self.folder / COMPARISON, as_text(self.as_json(), indent=2) + "\n")
         if self.rows:
             write_atomic(self.folder / "table.md", self.table())
 

@@ -1,8 +1,8 @@
-"""Where the search looks for settings, and what it draws.
+"""Where the search looks for settings, and what it draws before Optuna knows enough to propose (`optimiser`).
 
 `local.lr` and the algorithm's own settings are drawn from the ranges written beside them (`accord.settings.Search`);
-what is given among the sets is not searched. Draws are addressed by setting and trial: more trials, or another
-setting, leave the others as they were, and all algorithms try the same learning rates.
+what is given among the sets, or by a variant, is not searched. Draws are addressed by setting and trial: more trials,
+or another setting, leave the others as they were, and all algorithms try the same learning rates.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from accord.config import LocalConfig
 from accord.core.keys import Key
 from accord.settings import Setting, settings_of
 from accord.study.plan import Comparison
+from accord.study.variants import Variant
 
 KEY = Key(0)  # the same draws in every comparison
 
 
-def search_space(comparison: Comparison, algorithm: str) -> dict[str, Setting]:
+def search_space(comparison: Comparison, variant: Variant) -> dict[str, Setting]:
     """What is searched, by key."""
+    fixed = comparison.fixed | set(variant.keys)
     everyone = {f"local.{name}": setting for name, setting in settings_of(LocalConfig).items()}
-    of_method = {f"algorithm.{name}": setting for name, setting in comparison.settings[algorithm].items()}
+    of_method = {f"algorithm.{name}": setting for name, setting in comparison.settings[variant.algorithm].items()}
     return {
         key: setting
         for key, setting in {**everyone, **of_method}.items()
-        if setting.search is not None and key not in comparison.fixed
+        if setting.search is not None and key not in fixed
     }
 
 
@@ -48,6 +50,11 @@ def draw(setting: Setting, rng: np.random.Generator) -> object:
         number = math.exp(rng.uniform(math.log(search.low), math.log(search.high)))
     else:
         number = rng.uniform(search.low, search.high)
+    return as_written(setting, number)
+
+
+def as_written(setting: Setting, number: float) -> float:
+    """A number from an interval: whole, or with three digits."""
     return round(number) if setting.type is int else float(f"{number:.3g}")
 
 

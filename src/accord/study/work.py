@@ -1,14 +1,21 @@
-"""What is left to do of one entry of a study: a function of its own, so that a pool of processes can call it."""
+"""What is left to do of the entries of a study: one in this process, or several side by side in their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from accord.config import RunConfig
-from accord.errors import AccordError
-from accord.observe import Observer, observers_for
+from accord.errors import AccordError, CheckpointError, RunError
+from accord.frames import scalars
+from accord.observe import Observer
 from accord.study.entry import Entry
 from accord.study.inputs import Inputs
+from accord.study.pool import Listener, Tell, how_many, side_by_side
+from accord.study.progress import Progress
+from accord.trackers import observers_for
 
 Observers = Callable[[RunConfig], Iterable[Observer]]
 
@@ -20,7 +27,7 @@ def carry_out(entry: Entry, inputs: Inputs | None = None, observers: Observers =
     if entry.finished:
         return
     given = inputs or Inputs()
-    watching = list(observers(entry.config))
+    watching = [*observers(entry.config), *entry.watchers()]
     try:
         if entry.begun:
             resume(entry.folder, data=given.data, model=given.model, observers=watching)
@@ -33,3 +40,93 @@ def carry_out(entry: Entry, inputs: Inputs | None = None, observers: Observers =
         for observer in watching:
             observer.close()
     entry.tidy()
+
+
+def carry_out_all(
+    entries: Sequence[Entry],
+    inputs: Inputs,
+    observers: Observers,
+    jobs: int | str,
+    progress: Progress,
+    done: int = 0,
+    total: int = 0,
+) -> dict[int, str]:
+    """All entries, `jobs` at a time; why some failed, by their place. One that diverges must not cost the others.
+
+    `done` were before them, and there are `total` in all.
+    """
+    left = [entry for entry in entries if not entry.finished]
+    on_gpu = bool(left) and _on_gpu(left[0].config)
+    count = how_many(jobs, len(left), on_gpu)
+    reporter = _Reporter(entries, progress, done, total or len(entries))
+    if count == 1:
+        for place, entry in enumerate(entries):
+            reporter.started(place)
+            try:
+                carry_out(entry, inputs, observers)
+            except AccordError as error:
+                reporter.ended(place, error)
+            else:
+                reporter.ended(place, None)
+        return reporter.failed
+    for place, entry in enumerate(entries):
+        if entry.finished:
+            reporter.started(place)
+    reporter.places = [place for place, entry in enumerate(entries) if not entry.finished]
+    works = [partial(_work, entry, inputs, observers) for entry in left]
+    side_by_side(works, count, reporter, on_gpu=on_gpu)
+    return reporter.failed
+
+
+class _Reporter(Listener):
+    """Tells a study's progress what becomes of its entries."""
+
+    def __init__(self, entries: Sequence[Entry], progress: Progress, done: int, total: int) -> None:
+        self.entries, self.progress, self.done, self.total = entries, progress, done, total
+        self.places = list(range(len(entries)))  # of the pieces, among the entries
+        self.failed: dict[int, str] = {}
+
+    def started(self, place: int) -> None:
+        at = self.places[place]
+        self.progress.started(self.entries[at], self.done + at + 1, self.total)
+
+    def told(self, place: int, value: Any) -> None:
+        self.progress.advanced(self.entries[self.places[place]], value["round"], value["record"])
+
+    def ended(self, place: int, error: AccordError | None) -> None:
+        at = self.places[place]
+        if error is None:
+            self.progress.ended(self.entries[at])
+            return
+        if not isinstance(error, RunError | CheckpointError):
+            raise error  # the study itself is wrong
+        self.failed[at] = str(error)
+        self.progress.run_failed(self.entries[at], str(error))
+
+
+def _work(entry: Entry, inputs: Inputs, observers: Observers, tell: Tell) -> None:
+    """One entry, in a process of its own."""
+    carry_out(entry, inputs, partial(_watched, observers, tell))
+
+
+def _watched(observers: Observers, tell: Tell, config: RunConfig) -> list[Observer]:
+    return [*observers(config), _Relay(tell)]
+
+
+class _Relay(Observer):
+    """Tells the process that started this one how far a run is."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
+        self._tell({"round": first_round, "record": {}})
+
+    def round_ended(self, round: int, record: Mapping[str, Any]) -> None:
+        self._tell({"round": round, "record": dict(scalars(record))})
+
+
+def _on_gpu(config: RunConfig) -> bool:
+    import torch
+
+    return config.device != "cpu" and torch.cuda.is_available()

@@ -1,0 +1,174 @@
+"""Work side by side, each piece in a process of its own: the runs of a study, or whatever else takes long.
+
+A piece is a callable. It is given `tell`, which sends a plain value (JSON) to the process that started it. On a CPU the
+process is forked: the piece, its data and everything registered are the parent's memory, nothing is pickled, and a
+method defined in a notebook works. A forked process cannot use a GPU, so there a server that never touched one forks
+(`forkserver`): the piece has to be picklable, and what was imported by name (`--import`) is imported again.
+
+A process ends with the one that started it: when nobody listens, it stops at the next thing it tells.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+
+from accord import errors
+from accord.errors import AccordError, ConfigError, RunError
+from accord.executors.processes import can_fork, cores, share_cores
+from accord.settings import import_modules, plugins
+from accord.study.checks import whole
+
+Tell = Callable[[Any], None]
+Work = Callable[[Tell], None]
+
+AUTO = "auto"
+ON_GPU = 8  # processes that share one GPU, where nobody says how many
+GRACE = 20.0  # seconds a process has to end by itself
+
+
+class Listener:
+    """What happens to the pieces, by their place in the list; override what is of interest."""
+
+    def started(self, place: int) -> None:
+        """Its process begins."""
+
+    def told(self, place: int, value: Any) -> None:
+        """It sent a value."""
+
+    def ended(self, place: int, error: AccordError | None) -> None:
+        """It came to its end, or failed with `error`. What is raised here ends all others."""
+
+
+def how_many(jobs: int | str, works: int, on_gpu: bool) -> int:
+    """How many at a time: as asked; `auto`: one per core, on a GPU a few."""
+    if jobs == AUTO:
+        return max(min(works, cores(), ON_GPU if on_gpu else works), 1)
+    if isinstance(jobs, str) or whole(jobs, "jobs") < 1:
+        raise ConfigError(f"jobs: must be at least 1, or {AUTO!r}, not {jobs!r}")
+    return jobs
+
+
+def side_by_side(works: Sequence[Work], jobs: int, listener: Listener, *, on_gpu: bool = False) -> None:
+    """Carry out all pieces, at most `jobs` at a time, in their order; each has its share of the cores.
+
+    A piece that fails costs no other. Ctrl-C, or an exception of the listener, ends all that are under way.
+    """
+    context: Any = multiprocessing.get_context(_method(on_gpu))
+    share = max(cores() // max(min(jobs, len(works)), 1), 1)
+    waiting = list(range(len(works)))[::-1]
+    running: dict[Any, tuple[int, BaseProcess]] = {}
+    fates: dict[int, AccordError | None] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                place = waiting.pop()
+                listener.started(place)
+                ours, process = _start(context, works[place], share, list(running))
+                running[ours] = place, process
+            for end in wait(list(running)):
+                pipe: Any = end
+                place, process = running[pipe]
+                try:
+                    kind, value = json.loads(pipe.recv_bytes())
+                except (EOFError, OSError):
+                    del running[pipe]
+                    pipe.close()
+                    process.join()
+                    listener.ended(place, fates.get(place, _epitaph(process.exitcode)))
+                    continue
+                if kind == "told":
+                    listener.told(place, value)
+                else:
+                    fates[place] = _error(*value) if value else None
+    finally:
+        _end([process for _, process in running.values()])
+
+
+def _method(on_gpu: bool) -> str:
+    if on_gpu:
+        multiprocessing.set_forkserver_preload(["accord.engine.run", "accord.study.work"])
+        return "forkserver" if can_fork() else "spawn"
+    return "fork" if can_fork() else "spawn"
+
+
+def _start(context: Any, work: Work, share: int, others: Sequence[Connection]) -> tuple[Connection, BaseProcess]:
+    ours, theirs = context.Pipe(duplex=False)
+    # A forked process inherits the listening ends, and must close them to notice when nobody listens any more.
+    inherited = [ours, *others] if context.get_start_method() == "fork" else []
+    try:
+        process = context.Process(target=_live, args=(theirs, inherited, work, tuple(plugins.IMPORTED), share))
+        with warnings.catch_warnings():
+            # Newer Pythons warn that a forked child may inherit a held lock; the child runs torch on one thread.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+    except OSError as error:
+        raise RunError(f"cannot start a process: {error.strerror or error}; use fewer jobs") from error
+    finally:
+        theirs.close()
+    return ours, process
+
+
+def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules: Sequence[str], share: int) -> None:
+    """A piece, in its process."""
+    for end in inherited:
+        end.close()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as well as Ctrl-C does
+
+    def send(kind: str, value: Any) -> None:
+        try:
+            pipe.send_bytes(json.dumps([kind, value]).encode())
+        except OSError:
+            raise KeyboardInterrupt from None  # nobody listens any more
+
+    try:
+        torch.set_num_threads(1)  # a pool of threads does not outlive a fork, and the cores are the others'
+        share_cores(share)
+        import_modules(modules)
+        work(lambda value: send("told", value))
+        send("ended", None)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except AccordError as error:
+        send("ended", [type(error).__name__, str(error)])
+    except Exception as error:
+        if os.environ.get("ACCORD_DEBUG") == "1":
+            traceback.print_exc()
+        send("ended", ["RunError", f"{type(error).__name__}: {error}"])
+
+
+def _error(kind: str, text: str) -> AccordError:
+    """The error of a piece, of the kind it was there."""
+    found: type[AccordError] = getattr(errors, kind, RunError)
+    return found(text)
+
+
+def _epitaph(code: int | None) -> RunError:
+    by_signal = code is not None and code < 0
+    return RunError(
+        f"its process {'was killed' if by_signal else 'ended'} (exit code {code}): if memory ran out (exit code -9), "
+        "use fewer jobs or give the machine more of it"
+    )
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    """Ask them to stop, and see to it."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(GRACE)
+        if process.is_alive():
+            process.kill()
+            process.join()

@@ -1,0 +1,143 @@
+"""Runs side by side: the same bits, failures that cost nobody else, stops that leave nobody at work."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accord
+from accord.config import RunConfig
+from accord.errors import AccordError, ConfigError, DataError, RunError
+from accord.executors.processes import cores
+from accord.observe import Observer
+from accord.study.pool import Listener, Tell, how_many, side_by_side
+from support.study import SETS, Breaker, Notes
+
+
+class Ear(Listener):
+    def __init__(self) -> None:
+        self.heard: dict[int, list[Any]] = {}
+        self.most = self.now = 0
+
+    def started(self, place: int) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+
+    def told(self, place: int, value: Any) -> None:
+        self.heard.setdefault(place, []).append(value)
+
+    def ended(self, place: int, error: AccordError | None) -> None:
+        self.now -= 1
+        self.heard.setdefault(place, []).append(None if error is None else (type(error), str(error)))
+
+
+def square(number: int, tell: Tell) -> None:
+    tell({"square": number**2, "core": cores()})
+
+
+def fail(error: BaseException, tell: Tell) -> None:
+    raise error
+
+
+def die(tell: Tell) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_every_piece_is_carried_out_in_a_process_of_its_own() -> None:
+    ear = Ear()
+    side_by_side([partial(square, n) for n in range(5)], 2, ear)
+    assert [ear.heard[n] for n in range(5)] == [
+        [{"square": n**2, "core": max(cores() // 2, 1)}, None] for n in range(5)
+    ]
+    assert ear.most == 2
+
+
+def test_what_fails_is_told_by_kind_and_costs_no_other() -> None:
+    ear = Ear()
+    works = [partial(fail, DataError("bad")), partial(fail, ValueError("odd")), die, partial(square, 3)]
+    side_by_side(works, 4, ear)
+    assert ear.heard[0] == [(DataError, "bad")]
+    assert ear.heard[1] == [(RunError, "ValueError: odd")]
+    ((kind, text),) = ear.heard[2]
+    assert kind is RunError
+    assert "was killed (exit code -9)" in text
+    assert ear.heard[3][0]["square"] == 9
+
+
+def test_how_many() -> None:
+    assert how_many("auto", 100, False) == cores()
+    assert how_many("auto", 1, False) == how_many("auto", 0, True) == 1
+    assert how_many(7, 2, True) == 7
+    for wrong in (0, "many", 1.5, True):
+        with pytest.raises(ConfigError, match="jobs"):
+            how_many(wrong, 3, False)  # type: ignore[arg-type]
+
+
+def folders(result: Any) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in result.folder.glob("*/metrics.jsonl")}
+
+
+def test_a_comparison_has_the_same_bits_and_a_failed_run_is_named(asked: dict[str, Any], tmp_path: Path) -> None:
+    names = ["fedavg", "fedprox: mu=0.5"]
+    alone = accord.compare(names, seeds=(0, 1), **asked)
+    asked["sets"] = [*SETS, f"out={tmp_path / 'together'}"]
+    notes = Notes()
+
+    def observers(config: RunConfig) -> list[Observer]:
+        return [Breaker(RunError("the disk is full"))] if (config.algorithm.name, config.seed) == ("fedprox", 1) else []
+
+    broken = accord.compare(names, seeds=(0, 1), jobs=2, observers=observers, progress=notes, **asked)
+    assert broken.failed == {("fedprox: mu=0.5", 1): "the disk is full"}
+    assert sorted(notes.lines) == [
+        "1/4 fedavg-0 new", "2/4 fedavg-1 new", "3/4 fedprox,mu=0.5-0 new", "4/4 fedprox,mu=0.5-1 new",
+        "fedprox,mu=0.5-1 failed: the disk is full",
+    ]  # fmt: skip
+    notes.lines.clear()
+    again = accord.compare(names, seeds=(0, 1), jobs="auto", progress=notes, **asked)
+    assert notes.lines[-1] == "4/4 fedprox,mu=0.5-1 begun"
+    assert folders(again) == folders(alone), "however many at a time, stopped or not"
+    assert again.metrics == alone.metrics
+
+
+def test_a_wrong_study_ends_all(asked: dict[str, Any]) -> None:
+    def observers(config: RunConfig) -> list[Observer]:
+        raise ConfigError("no such log")
+
+    with pytest.raises(ConfigError, match="no such log"):
+        accord.compare(["fedavg"], seeds=(0, 1, 2), jobs=2, observers=observers, **asked)
+
+
+SCRIPT = """
+import sys, accord
+accord.compare(["fedavg"], seeds=(0, 1, 2), jobs=2, sets=[f"out={sys.argv[1]}", "rounds=2000", "data.limit=200",
+    "executor=sequential", "checkpoint.every=0", "evaluate.every=2000"])
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_whatever_ends_a_study_nobody_stays_at_work(end: signal.Signals, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    study = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], env=environment, stderr=subprocess.DEVNULL)
+    patience = time.monotonic() + 60
+    while sum(log.stat().st_size > 0 for log in tmp_path.rglob("metrics.jsonl")) < 2 and time.monotonic() < patience:
+        time.sleep(0.05)
+    study.send_signal(end)
+    assert study.wait(30) != 0
+    logs = list(tmp_path.rglob("metrics.jsonl"))
+    assert len(logs) == 2, "the third had not begun"
+    patience = time.monotonic() + 20
+    sizes = [-1, -1]
+    while sizes != (now := [log.stat().st_size for log in logs]) and time.monotonic() < patience:
+        sizes = now
+        time.sleep(0.5)
+    assert sizes == now, "no more rounds are written"
+    assert all(json.loads(log.read_text().splitlines()[0])["round"] == 1 for log in logs)
