@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from accord.measures import Metric, metric
     from accord.models import adapt
     from accord.observe import Observer
+    from accord.papers.reproduction import reproduce
     from accord.study.comparison import compare
     from accord.study.results import ComparisonResult, TuningResult
     from accord.study.tuning import tune
@@ -44,6 +45,7 @@ __all__ = [
     "load_config",
     "load_dataset",
     "metric",
+    "reproduce",
     "resume",
     "run",
     "tune",
@@ -59,6 +61,7 @@ _HOMES = {
     "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),
     "accord.observe": ("Observer",),
+    "accord.papers.reproduction": ("reproduce",),
     "accord.study.comparison": ("compare",),
     "accord.study.results": ("ComparisonResult", "TuningResult"),
     "accord.study.tuning": ("tune",),

@@ -8,7 +8,7 @@ from importlib import metadata
 import typer
 
 from accord._version import __version__
-from accord.cli import catalogue, comparing, describing, profiling, running
+from accord.cli import catalogue, comparing, describing, profiling, reproducing, running
 from accord.cli.guard import Guarded
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("run")(running.run)
 app.command("resume")(running.resume)
 app.command("compare")(comparing.compare)
+app.command("reproduce")(reproducing.reproduce)
 app.command("list")(catalogue.list_)
 app.command("explain")(catalogue.explain)
 app.command("describe")(describing.describe)

@@ -20,6 +20,7 @@ from accord.errors import ConfigError, nearest
 from accord.settings import REQUIRED, Factory, Setting, plain
 
 KINDS = {kind + "s": kind for kind in catalog.WHERE}
+EXPERIMENTS = "experiments"  # of the papers: no names a configuration knows
 # Sections that hold the settings of what they name; of other kinds an entry may declare a setting of its own.
 SECTIONS = {
     section.kind: section for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
@@ -29,13 +30,17 @@ SECTIONS = {
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help=", ".join(KINDS) + "."),
+        typer.Argument(metavar="KIND", help=", ".join([*KINDS, EXPERIMENTS]) + "."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """What there is to choose from, and its settings."""
+    """What there is to choose from, and its settings; `experiments` of the papers only where they are asked for."""
+    if kind == EXPERIMENTS:
+        _list_experiments(as_json)
+        return
     if kind is not None and kind not in KINDS:
-        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
+        allowed = [*KINDS, EXPERIMENTS]
+        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, allowed)} Allowed: {', '.join(allowed)}.")
     kinds = [kind] if kind is not None else list(KINDS)
     if as_json:
         entries = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
@@ -50,6 +55,21 @@ def list_(
             lines = [describe_setting(s) for s in _settings(each, factory).values()]
             table.add_row(Text(name), Text(catalog.summary(KINDS[each], factory)), Text("\n".join(lines)))
         console.print(table)
+
+
+def _list_experiments(as_json: bool) -> None:
+    from accord.papers.catalogue import overview
+
+    lines = overview()
+    if as_json:
+        typer.echo(json.dumps([asdict(line) for line in lines], indent=2))
+        return
+    table = Table(title=EXPERIMENTS, title_justify="left")
+    for column in ("id", "paper", "what", "rows", "with results"):
+        table.add_column(column, justify="right" if column in ("rows", "with results") else "left")
+    for line in lines:
+        table.add_row(line.id, line.paper, Text(f"{line.title}: {line.what}"), str(line.rows), str(line.with_results))
+    Console().print(table)
 
 
 def explain(

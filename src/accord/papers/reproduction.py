@@ -11,7 +11,7 @@ from typing import get_args
 from accord.errors import ConfigError
 from accord.papers import shelf, words
 from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
-from accord.papers.experiment import Experiment, Scale
+from accord.papers.experiment import Scale
 from accord.papers.keeping import hardware, record_of, write_record
 from accord.papers.records import Records
 from accord.papers.table import Table
@@ -33,7 +33,9 @@ class Reproduction:
     def text(self) -> str:
         """What is printed: the table, the order, the gaps."""
         experiment = self.table.experiment
-        parts = [f"{experiment.id}: {experiment.title}. {experiment.what}", words.tables(self.table), words.LEGEND]
+        parts = [f"{experiment.id}: {experiment.title}, {experiment.what}", words.tables(self.table), words.LEGEND]
+        if self.table.scale == "smoke":
+            parts.append("A smoke test: tiny runs on a few digits, so that the numbers mean nothing.")
         parts += ["\n".join(words.orders(self.table))]
         if self.missing:
             parts.append(f"Still to run ({len(self.missing)}): {'; '.join(self.missing)}.")
@@ -117,11 +119,9 @@ class _Keeper:
             self.failed[run.label] = diverged
 
 
-def shown(id: str, results: Path | str = RESULTS) -> Table:
-    """The table of an experiment with the records of all seeds that are there."""
-    experiment: Experiment = shelf.experiment(id)
-    records = Records.of([Path(results)])
-    return Table.of(experiment, records, sorted({seed for _, seed in records.by_question}))
+def seeds_of(records: Records) -> list[int]:
+    """All seeds that were ever run."""
+    return sorted({seed for _, seed in records.by_question})
 
 
 def _check(scale: str, device: str, jobs: int, minutes: float | None) -> None:
