@@ -98,6 +98,7 @@ class Experiment:
     text: str = ""  # an honest reading, with placeholders for numbers
     needs: str = ""
     axis: str = ""  # what a sweep's columns differ in
+    like: str = ""  # the experiment it is another view of: the same rows and columns
 
     @cached_property
     def places(self) -> list[Place]:

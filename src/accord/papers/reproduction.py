@@ -11,7 +11,7 @@ from typing import get_args
 from accord.errors import ConfigError
 from accord.papers import shelf, words
 from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
-from accord.papers.experiment import Scale
+from accord.papers.experiment import Experiment, Scale
 from accord.papers.keeping import hardware, record_of, write_record
 from accord.papers.records import Records
 from accord.papers.table import Table
@@ -45,7 +45,7 @@ class Reproduction:
 
 
 def reproduce(
-    id: str,
+    id: str | Experiment,
     *,
     rows: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
@@ -64,7 +64,7 @@ def reproduce(
     """Run what is missing, the most informative runs first; the same call goes on after a stop.
 
     Args:
-        id: of the experiment, see `accord list experiments`.
+        id: of the experiment, see `accord list experiments`; or one of your own.
         rows: names of rows; none: all of them.
         seeds: the first one of all rows is run before the next one of any.
         scale: full, as the paper has it; short, fewer rounds; smoke, a look at every row within a minute.
@@ -79,12 +79,13 @@ def reproduce(
         only_show: run nothing.
         say: is told what happens.
     """
-    experiment = shelf.experiment(id)
+    experiment = id if isinstance(id, Experiment) else shelf.experiment(id)
     _check(scale, device, jobs, minutes)
     check_distinct(several(seeds, "seeds"), "seeds")
     check_free(sets)
     runs, results = Path(runs) / scale, Path(results) if scale != "smoke" else Path(runs) / scale / "records"
-    machine = for_machine("cpu" if scale == "smoke" and device == "auto" else device, jobs)
+    small = scale == "smoke"
+    machine = for_machine("cpu" if small and device == "auto" else device, one_core=small or jobs > 1)
     asked = wanted(experiment, seeds, scale, rows, [*sets, *_not_given(machine, sets)])
     failed: dict[str, str] = {}
     left = missing(asked, Records.of([results]))

@@ -54,13 +54,15 @@ def experiments(paper: str | None = None) -> list[Experiment]:
 def _experiment(id: str) -> Experiment:
     given = dict(read_toml(HERE / "experiments" / f"{id}.toml"))
     if "like" in given:  # another view of the same runs
-        given = merged(read_toml(HERE / "experiments" / f"{given.pop('like')}.toml"), {"figures": [], "text": ""}, given)
+        base = read_toml(HERE / "experiments" / f"{given['like']}.toml")
+        given = merged(base, {"figures": [], "reading": {}}, given)
+    text = given.pop("reading", {}).get("text", "")
     columns = _columns(given.pop("column"), id)
     rows = [_row(one, columns, id) for one in given.pop("row")]
     _unique([column.key for column in columns], f"{id}: columns")
     _unique([row.name for row in rows], f"{id}: rows")
     try:
-        made = Experiment(id=id, columns=columns, rows=rows, **given)
+        made = Experiment(id=id, columns=columns, rows=rows, text=text, **given)
     except TypeError as error:
         raise ConfigError(f"{id}.toml: {error}") from None
     if made.paper not in PAPERS:

@@ -107,8 +107,8 @@ def check_free(sets: Sequence[str]) -> None:
             raise ConfigError(f"--set {text}: {key} belongs to the experiment; only the machine's settings: {allowed}")
 
 
-def for_machine(device: str, jobs: int) -> list[str]:
-    """How runs are carried out there: on a GPU side by side and compiled, else one core each."""
+def for_machine(device: str, one_core: bool) -> list[str]:
+    """How runs are carried out there: on a GPU side by side and compiled, else on one core each or on all."""
     if device == "auto":
         import torch
 
@@ -116,7 +116,7 @@ def for_machine(device: str, jobs: int) -> list[str]:
     if device == "cuda":
         gpu = ["executor=batched", "precision=tf32", "compile=true", "checkpoint.memory_limit_mb=16000"]
         return ["device=cuda", *gpu, *CHECKPOINTS]
-    return ["device=cpu", "executor=sequential" if jobs > 1 else "executor=auto", *CHECKPOINTS]
+    return ["device=cpu", "executor=sequential" if one_core else "executor=auto", *CHECKPOINTS]
 
 
 CHECKPOINTS = ["checkpoint.every=20", "checkpoint.keep=1"]

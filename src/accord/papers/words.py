@@ -7,40 +7,41 @@ from collections.abc import Sequence
 from accord.papers.experiment import Column
 from accord.papers.table import Cell, Table
 
+OLD = "0.1."  # versions whose numbers are marked: clients draw other batches since
 LEGEND = (
     "Paper: as printed. Ours: mean ± sample deviation over seeds, in brackets the difference to the paper. A number in "
-    "square brackets after it is the round it was read at, where other rows of the column went further."
+    "square brackets after it is the round it was read at, where other rows of the column went further. Only rows that "
+    "ran equally long are put in order; a lead is positive where a method is better."
 )
 
 
-def tables(table: Table) -> str:
+def tables(table: Table, only_with_results: bool = False) -> str:
     """One Markdown table for each group of columns."""
     groups: dict[str, list[Column]] = {}
     for column in table.columns:
-        groups.setdefault(column.group, []).append(column)
+        if not only_with_results or table.rounds(column):
+            groups.setdefault(column.group, []).append(column)
     return "\n\n".join(f"**{title}**\n\n{_table(table, columns)}" for title, columns in groups.items())
 
 
 def _table(table: Table, columns: Sequence[Column]) -> str:
+    """Two cells for each column; the paper's is left out where it printed nothing at all."""
+    printed = {c.key for c in columns if any(row.printed[c.key].value is not None for row in table.experiment.rows)}
     head = ["method", "seeds", "rounds"]
     for column in columns:
-        head += [f"{column.title}, paper", f"{column.title}, ours"]
+        head += [f"{column.title}, paper"] * (column.key in printed) + [f"{column.title}, ours"]
     lines = [head, ["---"] * len(head)]
     for row in table.experiment.rows:
         cells = [table.cells.get((row.name, column.key)) for column in columns]
         here = [cell for cell in cells if cell is not None]
         if here:
-            seeds = max(len(cell.records) for cell in here)
-            rounds = max(cell.rounds for cell in here)
-            texts = [text for cell, column in zip(cells, columns, strict=True) for text in _pair(table, cell, column)]
-            lines.append([row.title, str(seeds or "-"), str(rounds or "-"), *texts])
+            seeds, rounds = max(len(cell.records) for cell in here), max(cell.rounds for cell in here)
+            line = [row.title, str(seeds or "-"), str(rounds or "-")]
+            for cell, column in zip(cells, columns, strict=True):
+                line += [cell.printed.text if cell else ""] * (column.key in printed)
+                line.append(ours(table, cell, column) if cell else "")
+            lines.append(line)
     return "\n".join("| " + " | ".join(word.replace("|", "\\|") for word in line) + " |" for line in lines)
-
-
-def _pair(table: Table, cell: Cell | None, column: Column) -> tuple[str, str]:
-    if cell is None:
-        return "", ""
-    return cell.printed.text, ours(table, cell, column)
 
 
 def ours(table: Table, cell: Cell, column: Column) -> str:
@@ -57,6 +58,8 @@ def ours(table: Table, cell: Cell, column: Column) -> str:
         text += f" ({sign}{column.number.write(abs(cell.difference))})"
     if cell.rounds < table.rounds(column):
         text += f" [{cell.rounds}]"
+    if any(record.version.startswith(OLD) for record in cell.records):
+        text += " †"
     return text + (" diverged" if cell.diverged else "")
 
 
@@ -70,7 +73,8 @@ def orders(table: Table) -> list[str]:
             continue
         words = [f"{order.kept} of {order.pairs} pairs of methods in the paper's order"]
         if order.best_printed:
-            words.append(f"{own} is {'the best here too' if order.best_ours else 'the best there, not here'}")
+            where = "in the paper and here" if order.best_ours else "in the paper, not here"
+            words.append(f"of the {order.compared} compared {own} is the best {where}")
         if order.lead_printed is not None and order.lead_ours is not None and own != baseline:
             leads = (_signed(column, order.lead_printed), _signed(column, order.lead_ours))
             words.append(f"{own} against {baseline}: {leads[0]} in the paper, {leads[1]} here")

@@ -11,13 +11,11 @@ from typing import Any
 
 from accord.engine.files import write_atomic
 from accord.errors import ConfigError
+from accord.report.colours import looks
 
 Record = Mapping[str, Any]
 
-# Okabe and Ito's colours, told apart by nearly all eyes; yellow is left out, as it vanishes on white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 FEW, ROWS = 12, 24  # labels that fit into the axes; labels in one column beside them
-STYLES = ("-", "--", ":", "-.")  # beyond seven labels the colours come again with another line
 
 
 def series(runs: Sequence[Sequence[Record]], value: str = "accuracy") -> list[tuple[int, float, float]]:
@@ -57,10 +55,10 @@ def curves(path: Path, runs: Mapping[str, Sequence[Sequence[Record]]], value: st
     figure = Figure(figsize=(7 + 1.4 * columns, 5.5 if columns else 4.2), layout="constrained")
     FigureCanvasAgg(figure)  # attaches itself; no pyplot, so no global state
     axes = figure.add_subplot()
-    for position, (label, points) in enumerate((k, v) for k, v in lines.items() if v):
+    drawn = looks([label for label, points in lines.items() if points])
+    for label, (colour, style) in drawn.items():
+        points = lines[label]
         rounds, mean, std = (list(column) for column in zip(*points, strict=True))
-        colour = PALETTE[position % len(PALETTE)]
-        style = STYLES[position // len(PALETTE) % len(STYLES)]
         marker = "o" if len(points) == 1 else None
         axes.plot(rounds, mean, color=colour, linestyle=style, marker=marker, label=label.replace("$", r"\$"))
         if any(std):

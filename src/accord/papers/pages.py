@@ -1,0 +1,238 @@
+"""Result pages, one per paper, and their index: written from records, experiments and settings, nothing by hand."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accord.engine.files import write_atomic
+from accord.papers import shelf, words
+from accord.papers.experiment import Experiment, Setting
+from accord.papers.figures import Drawn, draw
+from accord.papers.readings import filled
+from accord.papers.records import Record, Records
+from accord.papers.reproduction import seeds_of
+from accord.papers.table import Table
+
+WIDTH = 120
+CAPTIONS = {
+    "rounds": "Accuracy over rounds",
+    "seconds": "Accuracy over seconds on the clock",
+    "bytes": "Accuracy over what was sent, both ways",
+    "loss": "Training loss over rounds",
+    "clients": "Clients' accuracies in order, at the last evaluation",
+    "sweep": "Over what the columns differ in",
+    "newcomers": "New clients",
+    "cosines": "Cosine of each client's update with the server's step",
+}
+
+
+def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None) -> list[Path]:
+    """The pages of `papers` (None: of all that have records), their figures, and the index."""
+    records = Records.of([results])
+    tables = all_tables(records)
+    written = []
+    for paper in papers if papers is not None else list(shelf.PAPERS):
+        known = [table for table in tables if table.experiment.paper == paper]
+        if any(table.records for table in known):
+            drawn = {table.experiment.id: figures(table, docs / "figures") for table in known}
+            write_atomic(docs / f"{paper}.md", page(paper, known, records, drawn))
+            written.append(docs / f"{paper}.md")
+    write_atomic(docs / "README.md", index(tables))
+    return [*written, docs / "README.md"]
+
+
+def all_tables(records: Records) -> list[Table]:
+    """Of every experiment, with all seeds there are."""
+    seeds = seeds_of(records)
+    return [Table.of(one, records, seeds) for one in shelf.experiments()]
+
+
+def figures(table: Table, folder: Path) -> list[Drawn]:
+    """Those its records are enough for."""
+    made = [draw(table, kind, folder) for kind in table.experiment.figures] if table.records else []
+    return [one for one in made if one is not None]
+
+
+def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[str, Sequence[Drawn]]) -> str:
+    """All of a paper's experiments: those with results first, then what is left."""
+    shown = [table for table in tables if table.records]
+    parts = [
+        f"# {shelf.PAPERS[paper]}",
+        wrapped(
+            "Written by `accord reproduce --pages` from the records in `results/`, the settings in "
+            "`src/accord/papers/settings/` and the experiments in `src/accord/papers/experiments/`; no number on this "
+            "page is typed. Test data; which round is read is said with each setting, and no seed was left out."
+        ),
+        wrapped(words.LEGEND),
+    ]
+    for table in shown:
+        parts += section(table, drawn.get(table.experiment.id, ()))
+    parts += ["## The settings, and how they were read", *settings(shown)]
+    apart = repeats(shown, records)
+    if apart:
+        parts += ["## Two runs of one configuration and seed", *apart]
+    parts += ["## What it took", made_with([record for table in shown for record in table.records])]
+    left = [table for table in tables if not table.records]
+    if left:
+        lines = [f"- `{table.experiment.id}`: {table.experiment.title}, {table.experiment.what}{_why(table)}" for table in left]
+        parts += ["## Not run", "\n".join(wrapped(line, "  ") for line in lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def section(table: Table, drawn: Sequence[Drawn]) -> list[str]:
+    """One experiment: command, table, order, figures, words, gaps."""
+    one = table.experiment
+    seeds = ",".join(str(seed) for seed in sorted({record.seed for record in table.records}))
+    parts = [f"## {one.id}: {one.title}", wrapped(one.what[0].upper() + one.what[1:] + ".")]
+    parts.append(f"    accord reproduce {one.id} --seeds {seeds}")
+    if one.like:  # the same table stands above
+        return [*parts, *_shown(one, drawn)]
+    parts.append(words.tables(table, only_with_results=True))
+    orders = words.orders(table)
+    if orders:
+        parts.append("\n".join(wrapped(f"- {line}", "  ") for line in orders))
+    parts += _shown(one, drawn)
+    if one.text:
+        parts += [wrapped(" ".join(part.split()), "  " * part.startswith("- ")) for part in _parts(filled(one.text, table))]
+    gaps = words.gaps(table)
+    if gaps:
+        parts.append("\n".join([wrapped("Missing:"), "", *(wrapped(f"- {line}.", "  ") for line in gaps)]))
+    return parts
+
+
+def _shown(one: Experiment, drawn: Sequence[Drawn]) -> list[str]:
+    return [f"![{CAPTIONS[figure.kind]}, {one.id}](figures/{figure.name}.svg)" for figure in drawn]
+
+
+def settings(tables: Sequence[Table]) -> list[str]:
+    """What the runs were made with, and what the paper leaves open."""
+    used: dict[str, Setting] = {}
+    for table in tables:
+        for column in table.columns:
+            if any(cell.records for (_, key), cell in table.cells.items() if key == column.key):
+                used.setdefault(column.place.setting.name, column.place.setting)
+    parts = []
+    for one in used.values():
+        parts.append(f"**{one.title}** (`{one.name}`)")
+        parts.append(wrapped("`" + "`, `".join(flat(one.config)) + "`"))
+        if one.readings:
+            lines = ["| what | read as | why |", "|---|---|---|"]
+            lines += [f"| {r.what} | {r.choice} | {r.why} |" for r in one.readings]
+            parts.append("\n".join(lines))
+    return parts
+
+
+def flat(tree: Mapping[str, Any], above: str = "") -> list[str]:
+    """Settings as the command line has them.
+
+    >>> flat({"data": {"name": "mnist"}, "rounds": 3})
+    ['data.name=mnist', 'rounds=3']
+    """
+    found: list[str] = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found += flat(value, f"{above}{name}.")
+        else:
+            found.append(f"{above}{name}={str(value).lower() if isinstance(value, bool) else value}")
+    return found
+
+
+def repeats(tables: Sequence[Table], records: Records) -> list[str]:
+    """How far equal runs are apart: what no difference between methods should be smaller than."""
+    used = {record.path for table in tables for record in table.records}
+    lines = []
+    for known in records.by_question.values():
+        alike = [record for record in known if record.version == known[0].version]  # other versions draw other batches
+        if len(alike) > 1 and any(record.path in used for record in alike):
+            first, second = alike[:2]
+            curves = [{e["round"]: e.get("accuracy") for e in record.fields["evaluations"]} for record in (first, second)]
+            common = [r for r in curves[0] if None not in (curves[0][r], curves[1].get(r))]
+            gaps = [100 * abs(curves[0][r] - curves[1][r]) for r in common]
+            if gaps:
+                label = f"{first.fields.get('experiment')}/{first.fields.get('row')}"
+                mean, largest = sum(gaps) / len(gaps), max(gaps)
+                lines.append(f"| {label} | {first.seed} | {common[0]} to {common[-1]} | {mean:.1f} | {largest:.1f} |")
+    head = ["| run | seed | rounds | points of accuracy apart, mean | largest |", "|---|---|---|---|---|"]
+    return ["They differ in rounding alone.", "\n".join([*head, *sorted(lines)])] if lines else []
+
+
+def made_with(records: Iterable[Record]) -> str:
+    """Runs and seconds by version and hardware."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in {record.path: record for record in records}.values():
+        machine = record.fields.get("hardware", {})
+        where = machine.get("gpu") or f"{machine.get('cores', '?')} cores"
+        groups.setdefault((record.version, where, machine.get("note", "")), []).append(record)
+    lines = ["| Accord | on | remark | runs | rounds | seconds, all runs together |", "|---|---|---|---|---|---|"]
+    for (version, where, note), known in sorted(groups.items()):
+        rounds, seconds = sum(record.rounds_done for record in known), sum(record.seconds for record in known)
+        lines.append(f"| {version} | {where} | {note} | {len(known)} | {rounds} | {seconds:.0f} |")
+    text = "\n".join(lines)
+    text += "\n\n" + wrapped(
+        "Seconds are those on the clock, of runs that may have shared the device: divided by how many did, they are about "
+        "the device's own."
+    )
+    if any(version.startswith(words.OLD) for version, _, _ in groups):
+        text += "\n\n" + wrapped("Numbers with † are of version 0.1, whose clients drew other batches than those of later ones.")
+    return text
+
+
+def index(tables: Sequence[Table]) -> str:
+    """All experiments, paper by paper."""
+    parts = [
+        "# Results",
+        wrapped(
+            "Every table and figure of the five papers (and of a report on one of them), as far as it was run. Written by "
+            "`accord reproduce --pages` from the records in `results/`; `accord reproduce ID` runs what is missing."
+        ),
+    ]
+    for paper, title in shelf.PAPERS.items():
+        known = [table for table in tables if table.experiment.paper == paper]
+        any_results = any(table.records for table in known)
+        parts.append(f"## {f'[{title}]({paper}.md)' if any_results else title}")
+        lines = ["| id | what | rows with results | lead of the own method over its baseline, ours (paper) |", "|---|---|---|---|"]
+        lines += [_line(table) for table in known]
+        parts.append("\n".join(lines))
+    parts.append("## Other pages")
+    parts.append("\n".join(f"- [{title}]({name})" for name, title in OTHERS.items()))
+    return "\n\n".join(parts) + "\n"
+
+
+OTHERS = {
+    "five_papers.md": "FedAvg against the five papers' methods, small federations",
+    "all_methods.md": "All methods on one federation",
+    "tuned_demo.md": "The demo, tuned",
+}
+
+
+def _line(table: Table) -> str:
+    one: Experiment = table.experiment
+    done = len({row for (row, _), cell in table.cells.items() if cell.records})
+    leads = []
+    for column in table.columns:
+        order = table.order(column)
+        if order is not None and order.lead_ours is not None and order.lead_printed is not None and one.own != one.baseline:
+            pair = [f"{'+' if lead >= 0 else '−'}{column.number.write(abs(lead))}" for lead in (order.lead_ours, order.lead_printed)]
+            leads.append(f"{column.group}, {column.title}: {pair[0]} ({pair[1]})")
+    return f"| `{one.id}` | {one.title}, {one.what} | {done} of {len(one.rows)} | {'; '.join(leads)} |"
+
+
+def _why(table: Table) -> str:
+    one = table.experiment
+    reasons = {one.obstacle(row, column.place) for row in one.rows for column in one.columns}
+    reasons.discard("")
+    every = all(one.obstacle(row, column.place) for row in one.rows for column in one.columns)
+    return f" (cannot be run yet: {'; '.join(sorted(reasons))})" if every else ""
+
+
+def _parts(text: str) -> list[str]:
+    """Paragraphs, and the items of lists."""
+    return [part for block in text.split("\n\n") for part in block.replace("\n- ", "\n\n- ").split("\n\n")]
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """At the width of all pages."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
