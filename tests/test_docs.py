@@ -24,6 +24,7 @@ from accord.config import load_config
 from accord.core.methods import ALGORITHMS
 from accord.engine.build import build_data
 from accord.measures import MEASURES
+from accord.papers import shelf
 from accord.study.inputs import Inputs
 from accord.study.plan import Comparison, Tuning
 
@@ -101,6 +102,8 @@ def test_commands_are_accepted(line: str) -> None:
             assert len(build_data(config)) == config.partition.clients, "the data can be dealt that way"
     if name == "explain":
         assert given["name"] in ALGORITHMS
+    if name == "reproduce":
+        assert given["id"] in shelf.names()
 
 
 @pytest.mark.parametrize("text", sorted(set(re.findall(r"--set\s+([\w.]+=[\w.]+)", (ROOT / "README.md").read_text()))))

@@ -39,7 +39,13 @@ def tiny(rounds: int = 4) -> Experiment:
         row("fedavg", "60.00±1.00", "100 (1.0X)"),
         row("fedprox", "61.00", "90", mu=0.5),
         row("scaffold", "70.00", "50 (2.0X)"),
-        Row("later", "LATER", {"algorithm": {"name": "fedavg"}}, dict.fromkeys(("last", "to50"), NOTHING), needs="a part"),
+        Row(
+            "later",
+            "LATER",
+            {"algorithm": {"name": "fedavg"}},
+            dict.fromkeys(("last", "to50"), NOTHING),
+            needs="a part",
+        ),
     ]
     return Experiment("tiny", "fedbr", "Table 0", "a test", columns, rows, "scaffold", "fedavg", ("rounds", "clients"))
 

@@ -28,7 +28,7 @@ def reproduce(
     mps: Annotated[bool, typer.Option("--mps", help="Let the runs share the GPU (NVIDIA MPS).")] = False,
     note: Annotated[str, typer.Option(help="A remark on the hardware, for the records.")] = "",
     show: Annotated[bool, typer.Option("--show", help="Run nothing, print what is there.")] = False,
-    page: Annotated[bool, typer.Option("--page", help="Write the page of its paper, and figures; run nothing.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Write its paper's page and figures; run nothing.")] = False,
     pages: Annotated[bool, typer.Option("--pages", help="Write all pages and figures; run nothing.")] = False,
     quiet: Quiet = False,
 ) -> None:

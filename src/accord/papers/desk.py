@@ -85,7 +85,7 @@ class Desk:
         write_atomic(beside(entry.folder, ".toml"), to_toml(entry.config))
         with beside(entry.folder, ".log").open("ab") as log:
             command = [sys.executable, "-m", "accord.papers.desk", str(entry.folder)]
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=surroundings(self._jobs))
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=surroundings(self._jobs))  # noqa: S603
         self._at_work[run.label] = (run, process)
         self._say(f"{'goes on' if entry.begun else 'started'}: {run.label}")
 

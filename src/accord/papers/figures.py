@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,10 +104,14 @@ def _curves(table: Table, kind: str) -> Figure | None:
     if not panels:
         return None
     figure, axes = blank(len(panels))
-    colours = looks([row.name for row in table.experiment.rows if any(row.name in lines for _, lines in panels.values())])
+    colours = looks(
+        [row.name for row in table.experiment.rows if any(row.name in lines for _, lines in panels.values())]
+    )
     for axis, (place, lines) in zip(axes, panels.values(), strict=True):
         for name, points in lines.items():
-            band(axis, [(x, factor * mean, factor * std) for x, mean, std in points], colours[name], _title(table, name))
+            band(
+                axis, [(x, factor * mean, factor * std) for x, mean, std in points], colours[name], _title(table, name)
+            )
         _dress(axis, place.setting.title, across, up)
     legend(figure, axes)
     return figure
@@ -143,7 +147,9 @@ def _clients(table: Table, kind: str) -> Figure | None:
     if not panels:
         return None
     figure, axes = blank(len(panels))
-    colours = looks([row.name for row in table.experiment.rows if any(row.name in lines for _, lines in panels.values())])
+    colours = looks(
+        [row.name for row in table.experiment.rows if any(row.name in lines for _, lines in panels.values())]
+    )
     for axis, (place, lines) in zip(axes, panels.values(), strict=True):
         for name, line in lines.items():
             band(axis, [(10.0 * i, 100 * y, 0.0) for i, y in enumerate(line)], colours[name], _title(table, name))
@@ -204,23 +210,23 @@ def _bars(table: Table, kind: str) -> Figure | None:
 
 def _cosines(table: Table, kind: str) -> Figure | None:
     """A panel per method: clients down, rounds across, the cosine of a client's update with the server's step."""
-    panels = {}
+    panels: dict[str, tuple[list[int], list[list[float]]]] = {}
     for _, rows in runs_of(table).values():
         for name, records in rows.items():
             seen = [one for one in records[0].fields["evaluations"] if found(one, ("drift", "mean")) is not None]
-            lines = [(one.get("drift") or {}).get("clients") for one in seen]
-            if lines and all(lines):
-                panels.setdefault(name, ([one["round"] for one in seen], lines))
+            each: list[list[float]] = [one["drift"].get("clients", []) for one in seen]
+            if each and all(each):
+                panels.setdefault(name, ([one["round"] for one in seen], each))
     if not panels:
         return None
     figure, axes = blank(len(panels))
-    image = None
+    images = []
     for axis, (name, (rounds, lines)) in zip(axes, panels.items(), strict=True):
         values = list(zip(*lines, strict=True))
         extent = (rounds[0], rounds[-1], len(values) - 0.5, -0.5)
-        image = axis.imshow(values, aspect="auto", cmap="cividis", vmin=0, vmax=1, extent=extent)
+        images += [axis.imshow(values, aspect="auto", cmap="cividis", vmin=0, vmax=1, extent=extent)]
         axis.set(title=_title(table, name), xlabel="round", ylabel="client")
-    figure.colorbar(image, ax=axes, label="cosine")
+    figure.colorbar(images[0], ax=axes, label="cosine")
     return figure
 
 
@@ -249,6 +255,12 @@ def _dress(axis: Axes, title: str, across: str, up: str) -> None:
     axis.set_title(title, fontsize="medium")
     axis.set(xlabel=across, ylabel=up)
     axis.grid(alpha=0.3)
+
+
+def _looks(table: Table, panels: Iterable[tuple[Place, Mapping[str, Any]]]) -> dict[str, Look]:
+    """Of the rows that are in any panel."""
+    shown = {name for _, lines in panels for name in lines}
+    return looks([row.name for row in table.experiment.rows if row.name in shown])
 
 
 def _title(table: Table, name: str) -> str:

@@ -17,6 +17,11 @@ from accord.papers.reproduction import seeds_of
 from accord.papers.table import Table
 
 WIDTH = 120
+CLOCK = (
+    "Seconds are those on the clock, of runs that may have shared the device: divided by how many did, they are about "
+    "the device's own."
+)
+EARLIER = "Numbers with † are of version 0.1, whose clients drew other batches than those of later ones."
 CAPTIONS = {
     "rounds": "Accuracy over rounds",
     "seconds": "Accuracy over seconds on the clock",
@@ -77,7 +82,10 @@ def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[s
     parts += ["## What it took", made_with([record for table in shown for record in table.records])]
     left = [table for table in tables if not table.records]
     if left:
-        lines = [f"- `{table.experiment.id}`: {table.experiment.title}, {table.experiment.what}{_why(table)}" for table in left]
+        lines = [
+            f"- `{table.experiment.id}`: {table.experiment.title}, {table.experiment.what}{_why(table)}"
+            for table in left
+        ]
         parts += ["## Not run", "\n".join(wrapped(line, "  ") for line in lines)]
     return "\n\n".join(parts) + "\n"
 
@@ -96,7 +104,9 @@ def section(table: Table, drawn: Sequence[Drawn]) -> list[str]:
         parts.append("\n".join(wrapped(f"- {line}", "  ") for line in orders))
     parts += _shown(one, drawn)
     if one.text:
-        parts += [wrapped(" ".join(part.split()), "  " * part.startswith("- ")) for part in _parts(filled(one.text, table))]
+        parts += [
+            wrapped(" ".join(part.split()), "  " * part.startswith("- ")) for part in _parts(filled(one.text, table))
+        ]
     gaps = words.gaps(table)
     if gaps:
         parts.append("\n".join([wrapped("Missing:"), "", *(wrapped(f"- {line}.", "  ") for line in gaps)]))
@@ -147,16 +157,25 @@ def repeats(tables: Sequence[Table], records: Records) -> list[str]:
     for known in records.by_question.values():
         alike = [record for record in known if record.version == known[0].version]  # other versions draw other batches
         if len(alike) > 1 and any(record.path in used for record in alike):
-            first, second = alike[:2]
-            curves = [{e["round"]: e.get("accuracy") for e in record.fields["evaluations"]} for record in (first, second)]
-            common = [r for r in curves[0] if None not in (curves[0][r], curves[1].get(r))]
-            gaps = [100 * abs(curves[0][r] - curves[1][r]) for r in common]
+            gaps = apart(*alike[:2])
             if gaps:
-                label = f"{first.fields.get('experiment')}/{first.fields.get('row')}"
-                mean, largest = sum(gaps) / len(gaps), max(gaps)
-                lines.append(f"| {label} | {first.seed} | {common[0]} to {common[-1]} | {mean:.1f} | {largest:.1f} |")
+                fields, rounds = alike[0].fields, sorted(gaps)
+                mean, largest = sum(gaps.values()) / len(gaps), max(gaps.values())
+                where = (
+                    f"{fields.get('experiment')}/{fields.get('row')} | {alike[0].seed} | {rounds[0]} to {rounds[-1]}"
+                )
+                lines.append(f"| {where} | {mean:.1f} | {largest:.1f} |")
     head = ["| run | seed | rounds | points of accuracy apart, mean | largest |", "|---|---|---|---|---|"]
     return ["They differ in rounding alone.", "\n".join([*head, *sorted(lines)])] if lines else []
+
+
+def apart(first: Record, second: Record) -> dict[int, float]:
+    """Points of accuracy between two runs, at the rounds both evaluated."""
+    one, other = (
+        {e["round"]: e["accuracy"] for e in record.fields["evaluations"] if e.get("accuracy") is not None}
+        for record in (first, second)
+    )
+    return {round: 100 * abs(one[round] - other[round]) for round in one.keys() & other.keys()}
 
 
 def made_with(records: Iterable[Record]) -> str:
@@ -170,14 +189,8 @@ def made_with(records: Iterable[Record]) -> str:
     for (version, where, note), known in sorted(groups.items()):
         rounds, seconds = sum(record.rounds_done for record in known), sum(record.seconds for record in known)
         lines.append(f"| {version} | {where} | {note} | {len(known)} | {rounds} | {seconds:.0f} |")
-    text = "\n".join(lines)
-    text += "\n\n" + wrapped(
-        "Seconds are those on the clock, of runs that may have shared the device: divided by how many did, they are about "
-        "the device's own."
-    )
-    if any(version.startswith(words.OLD) for version, _, _ in groups):
-        text += "\n\n" + wrapped("Numbers with † are of version 0.1, whose clients drew other batches than those of later ones.")
-    return text
+    said = [CLOCK, *([EARLIER] if any(version.startswith(words.OLD) for version, _, _ in groups) else [])]
+    return "\n\n".join(["\n".join(lines), *map(wrapped, said)])
 
 
 def index(tables: Sequence[Table]) -> str:
@@ -185,15 +198,18 @@ def index(tables: Sequence[Table]) -> str:
     parts = [
         "# Results",
         wrapped(
-            "Every table and figure of the five papers (and of a report on one of them), as far as it was run. Written by "
-            "`accord reproduce --pages` from the records in `results/`; `accord reproduce ID` runs what is missing."
+            "Every table and figure of the five papers (and of a report on one of them), as far as it was run. Written "
+            "by `accord reproduce --pages` from the records in `results/`; `accord reproduce ID` runs what is missing."
         ),
     ]
     for paper, title in shelf.PAPERS.items():
         known = [table for table in tables if table.experiment.paper == paper]
         any_results = any(table.records for table in known)
         parts.append(f"## {f'[{title}]({paper}.md)' if any_results else title}")
-        lines = ["| id | what | rows with results | lead of the own method over its baseline, ours (paper) |", "|---|---|---|---|"]
+        lines = [
+            "| id | what | rows with results | lead of the own method over its baseline, ours (paper) |",
+            "|---|---|---|---|",
+        ]
         lines += [_line(table) for table in known]
         parts.append("\n".join(lines))
     parts.append("## Other pages")
@@ -214,10 +230,15 @@ def _line(table: Table) -> str:
     leads = []
     for column in table.columns:
         order = table.order(column)
-        if order is not None and order.lead_ours is not None and order.lead_printed is not None and one.own != one.baseline:
-            pair = [f"{'+' if lead >= 0 else '−'}{column.number.write(abs(lead))}" for lead in (order.lead_ours, order.lead_printed)]
-            leads.append(f"{column.group}, {column.title}: {pair[0]} ({pair[1]})")
+        if order is not None and order.lead_ours is not None and order.lead_printed is not None:
+            ours, theirs = (words.signed(column, lead) for lead in (order.lead_ours, order.lead_printed))
+            leads.append(f"{column.group}, {column.title}: {ours} ({theirs})")
     return f"| `{one.id}` | {one.title}, {one.what} | {done} of {len(one.rows)} | {'; '.join(leads)} |"
+
+
+def _left(table: Table) -> str:
+    one = table.experiment
+    return f"- `{one.id}`: {one.title}, {one.what}{_why(table)}"
 
 
 def _why(table: Table) -> str:

@@ -61,20 +61,24 @@ def _ours(cell: Cell, argument: str) -> float | None:
 
 def _at(cell: Cell, argument: str) -> float | None:
     """Accuracy at a round, in percent, the mean over runs."""
-    values = [one["accuracy"] for record in cell.records for one in record.fields["evaluations"]
-              if one["round"] == int(argument) and one.get("accuracy") is not None]  # fmt: skip
+    values = [curve[int(argument)] for curve in _curves(cell) if int(argument) in curve]
     return 100 * statistics.fmean(values) if values else None
 
 
 def _to(cell: Cell, argument: str) -> float | None:
     """The first round with an accuracy, in percent; the mean over runs, if all reached it."""
     target = float(argument) / 100
-    reached = [
-        rounds_to({e["round"]: e["accuracy"] for e in record.fields["evaluations"] if "accuracy" in e}, [target])[target]
-        for record in cell.records
-    ]
+    reached = [rounds_to(curve, [target])[target] for curve in _curves(cell)]
     known = [round for round in reached if round is not None]
     return statistics.fmean(known) if known and len(known) == len(reached) else None
+
+
+def _curves(cell: Cell) -> list[dict[int, float]]:
+    """Accuracy by round, of each run."""
+    return [
+        {one["round"]: one["accuracy"] for one in record.fields["evaluations"] if one.get("accuracy") is not None}
+        for record in cell.records
+    ]
 
 
 READINGS: Mapping[str, Reading] = {

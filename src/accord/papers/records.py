@@ -1,7 +1,7 @@
 """Thin records of runs, one JSON file each, and how a row of a table finds those that are its own.
 
 A record belongs to a row by its configuration: what changes the result must be the same, what only changes where, how
-fast or for how long it was made may differ. So one run serves every table that asks for it, whatever its file is called.
+fast or for how long it was made may differ. So one run serves every table that asks for it, whatever its file's name.
 """
 
 from __future__ import annotations

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from accord.errors import ConfigError
 from accord.papers import shelf, words
 from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
 from accord.papers.experiment import Experiment, Scale
 from accord.papers.keeping import hardware, record_of, write_record
-from accord.papers.records import Records
+from accord.papers.records import Records, question, read_record
 from accord.papers.table import Table
 from accord.papers.wanted import Wanted, check_free, for_machine, missing, wanted
 from accord.study.checks import check_distinct, several, whole
@@ -114,10 +114,19 @@ class _Keeper:
         if failed:
             self.failed[run.label] = failed
         record = record_of(run.entry(self.runs).folder, run.labels, self.hardware)
-        if record is not None:
-            write_record(run.record_path(self.results), record | ({"failed": diverged} if diverged else {}))
-        elif diverged:
-            self.failed[run.label] = diverged
+        if record is None:
+            if diverged:
+                self.failed[run.label] = diverged
+            return
+        path = run.record_path(self.results)
+        if not self._says_less(record, path, run):
+            write_record(path, record | ({"failed": diverged} if diverged else {}))
+
+    def _says_less(self, record: Mapping[str, Any], path: Path, run: Wanted) -> bool:
+        """Whether the file holds more of the same run, which had been begun again and stopped early."""
+        known = read_record(path) if path.is_file() else None
+        same = known is not None and question(known.config) == run.question
+        return known is not None and same and known.rounds_done > record["evaluations"][-1]["round"]
 
 
 def seeds_of(records: Records) -> list[int]:

@@ -62,14 +62,13 @@ class Table:
     def of(cls, experiment: Experiment, records: Records, seeds: Sequence[int], scale: Scale = "full") -> Table:
         """Filled with the records that answer its questions. Seeds that were never run are left out."""
         places = experiment.places[:1] if scale == "smoke" else experiment.places
-        cells = {
-            (row.name, column.key): cell(experiment, row, column, _records(experiment, row, place, records, seeds, scale))
-            for place in places
-            for row in experiment.rows
-            if experiment.holds(row, place)
-            for column in experiment.columns
-            if column.place is place
-        }
+        cells: dict[tuple[str, str], Cell] = {}
+        for place in places:
+            for row in experiment.rows:
+                if experiment.holds(row, place):
+                    known = _records(experiment, row, place, records, seeds, scale)
+                    columns = [column for column in experiment.columns if column.place is place]
+                    cells |= {(row.name, column.key): cell(row, column, known) for column in columns}
         return cls(experiment, cells, scale)
 
     @cached_property
@@ -104,13 +103,13 @@ def order(both: Mapping[str, tuple[float, float]], own: str, baseline: str) -> O
     pairs = [(a, b) for a, b in combinations(both.values(), 2) if a[0] != b[0]]
     kept = sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in pairs)
     leads: list[float | None] = [None, None]
-    if own in both and baseline in both:
+    if own in both and baseline in both and own != baseline:
         leads = [both[own][i] - both[baseline][i] for i in (0, 1)]
     best = [own in both and both[own][i] == max(pair[i] for pair in both.values()) for i in (0, 1)]
     return Order(len(both), len(pairs), kept, best[0], best[1], leads[0], leads[1])
 
 
-def cell(experiment: Experiment, row: Row, column: Column, records: Sequence[Record]) -> Cell:
+def cell(row: Row, column: Column, records: Sequence[Record]) -> Cell:
     """Mean and deviation over the runs that came equally far; rounds to a target count only where all reached it."""
     furthest = max((record.rounds_done for record in records), default=0)
     whole = [record for record in records if record.rounds_done == furthest]

@@ -16,7 +16,10 @@ from accord.study.entry import Entry
 from accord.wire.writing import digest
 
 # What `--set` may change: the machine's part of a configuration, which no table asks for.
-FREE = ("executor", "workers", "precision", "channels_last", "compile", "data.dir", "data.download", "checkpoint.", "log.")
+FREE = (
+    *("executor", "workers", "precision", "channels_last", "compile", "evaluate.batch_size"),
+    *("data.dir", "data.download", "checkpoint.", "log."),
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ def check_rows(experiment: Experiment, rows: Sequence[str]) -> None:
     known = [row.name for row in experiment.rows]
     for name in rows:
         if name not in known:
-            raise ConfigError(f"{experiment.id} has no row {name!r}.{nearest(name, known)} Allowed: {', '.join(known)}.")
+            raise ConfigError(
+                f"{experiment.id} has no row {name!r}.{nearest(name, known)} Allowed: {', '.join(known)}."
+            )
 
 
 def check_free(sets: Sequence[str]) -> None:
@@ -115,8 +120,6 @@ def for_machine(device: str, one_core: bool) -> list[str]:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         gpu = ["executor=batched", "precision=tf32", "compile=true", "checkpoint.memory_limit_mb=16000"]
-        return ["device=cuda", *gpu, *CHECKPOINTS]
-    return ["device=cpu", "executor=sequential" if one_core else "executor=auto", *CHECKPOINTS]
-
-
-CHECKPOINTS = ["checkpoint.every=20", "checkpoint.keep=1"]
+        return ["device=cuda", *gpu, "checkpoint.every=20", "checkpoint.keep=1"]
+    cpu = ["device=cpu", "executor=sequential" if one_core else "executor=auto"]
+    return [*cpu, "checkpoint.every=5", "checkpoint.keep=1"]

@@ -75,14 +75,15 @@ def orders(table: Table) -> list[str]:
         if order.best_printed:
             where = "in the paper and here" if order.best_ours else "in the paper, not here"
             words.append(f"of the {order.compared} compared {own} is the best {where}")
-        if order.lead_printed is not None and order.lead_ours is not None and own != baseline:
-            leads = (_signed(column, order.lead_printed), _signed(column, order.lead_ours))
+        if order.lead_printed is not None and order.lead_ours is not None:
+            leads = (signed(column, order.lead_printed), signed(column, order.lead_ours))
             words.append(f"{own} against {baseline}: {leads[0]} in the paper, {leads[1]} here")
         said.append(f"{column.group}, {column.title}: {'; '.join(words)}.")
     return said
 
 
-def _signed(column: Column, lead: float) -> str:
+def signed(column: Column, lead: float) -> str:
+    """A lead with its sign."""
     return f"{'+' if lead >= 0 else '−'}{column.number.write(abs(lead))}"
 
 
