@@ -119,7 +119,7 @@ def test_a_diverged_run_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     experiment: Experiment = replace(one, rows=[wild, *one.rows[1:]])
     where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
     result = accord.reproduce(experiment, rows=["fedavg"], say=str, **where)
-    assert "diverged" in json.dumps(result.failed) or "diverged" in result.text
+    assert "diverged" in json.dumps(result.failed)  # before there was anything to record
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_order_of_methods(tmp_path: Path, write: Write) -> None:
 
 def test_fewer_rounds_are_better() -> None:
     # As a table hands them over: the sign is turned, so that larger is better.
-    found = order({"own": (-50, -80), "base": (-100, -70)}, "own", "base")
+    found = order(40, {"own": (-50, -80), "base": (-100, -70)}, "own", "base")
     assert (found.kept, found.pairs) == (0, 1)
     assert found.lead_printed == 50
     assert found.lead_ours == -10
@@ -69,6 +69,34 @@ def test_rows_that_did_not_run_as_long_are_shown_and_not_ordered(tmp_path: Path,
     made = table(tmp_path)
     assert made.order(tiny().columns[0]).compared == 2  # type: ignore[union-attr]
     assert "90.00 (+29.00) [20]" in words.tables(made)
+
+
+def test_the_order_is_read_where_own_method_and_baseline_both_came(tmp_path: Path, write: Write) -> None:
+    write("scaffold", [0.3, 0.4], finished=False)
+    write("fedavg", [0.1, 0.2, 0.9, 0.9])
+    write("fedprox", [0.2, 0.3, 0.1, 0.1])
+    found = table(tmp_path).order(tiny().columns[0])
+    assert found is not None
+    assert (found.at, found.compared, found.kept) == (20, 3, 3)  # 35, 25 and 15, as the paper has them
+    assert found.lead_ours == pytest.approx(20.0)
+
+
+def test_seeds_that_stopped_early_are_not_in_the_mean_and_named(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.1, 0.5, 0.5], seed=0)
+    write("fedavg", [0.9], seed=1, finished=False)
+    made = table(tmp_path)
+    assert made.cells["fedavg", "last"].ours.mean == pytest.approx(50.0)  # type: ignore[union-attr]
+    assert "digits, seeds that did not get as far as others: FEDAVG seed 1 (round 10)" in words.gaps(made)
+
+
+def test_diverged_runs_are_counted_and_not_averaged(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.2], broke_off="training diverged in round 21")
+    column = tiny().columns[0]
+    made = table(tmp_path)
+    assert words.ours(made, made.cells["fedavg", "last"], column) == "1 diverged [20]"
+    write("fedavg", [0.1, 0.1, 0.5, 0.5], seed=1)
+    made = table(tmp_path)
+    assert words.ours(made, made.cells["fedavg", "last"], column) == "50.00 (−10.00), 1 diverged"
 
 
 def test_a_longer_run_is_read_at_the_round_that_is_asked_for(tmp_path: Path, write: Write) -> None:

@@ -29,6 +29,6 @@ def overview(results: Path | str = RESULTS) -> list[Line]:
     lines = []
     for one in shelf.experiments():
         table = Table.of(one, records, seeds_of(records))
-        known = {row for (row, _), cell in table.cells.items() if cell.records}
+        known = {row for (row, _), cell in table.cells.items() if cell.all}
         lines.append(Line(one.id, one.paper, one.title, one.what, len(one.rows), len(known)))
     return lines

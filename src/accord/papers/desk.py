@@ -19,6 +19,7 @@ from typing import Protocol
 from accord.config import load_config, to_toml
 from accord.engine.files import write_atomic
 from accord.errors import AccordError, DivergedError
+from accord.papers.turns import note
 from accord.papers.wanted import Wanted
 from accord.study.entry import Entry
 from accord.study.work import carry_out
@@ -87,6 +88,7 @@ class Desk:
             command = [sys.executable, "-m", "accord.papers.desk", str(entry.folder)]
             process = subprocess.Popen(command, stdout=log, stderr=log, env=surroundings(self._jobs))  # noqa: S603
         self._at_work[run.label] = (run, process)
+        note(self._folder, entry.folder.name, began=True)
         self._say(f"{'goes on' if entry.begun else 'started'}: {run.label}")
 
     def _look(self) -> None:
@@ -95,6 +97,7 @@ class Desk:
             code = process.poll()
             if code is not None:
                 del self._at_work[label]
+                note(self._folder, run.entry(self._folder).folder.name, began=False)
                 why = "" if code == 0 else last_words(beside(run.entry(self._folder).folder, ".log"), code)
                 self._done(run, why if code == DIVERGED else "", "" if code in (0, DIVERGED) else why)
                 self._say(f"{'ended' if code == 0 else 'diverged' if code == DIVERGED else 'failed'}: {label}")
@@ -109,6 +112,7 @@ class Desk:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            note(self._folder, run.entry(self._folder).folder.name, began=False)
             self._done(run, "", "")
             self._say(f"stopped: {label}")
         self._at_work.clear()

@@ -30,7 +30,7 @@ Points = list[tuple[float, float, float]]  # x, mean, deviation
 
 AXES = {
     "rounds": ("round", "accuracy %", ("accuracy",), 100.0),
-    "seconds": ("seconds", "accuracy %", ("accuracy",), 100.0),
+    "seconds": ("seconds of the device", "accuracy %", ("accuracy",), 100.0),
     "bytes": ("gigabytes sent", "accuracy %", ("accuracy",), 100.0),
     "loss": ("round", "training loss", ("loss",), 1.0),
 }
@@ -84,9 +84,10 @@ def runs_of(table: Table) -> dict[str, tuple[Place, dict[str, Sequence[Record]]]
     result: dict[str, tuple[Place, dict[str, Sequence[Record]]]] = {}
     for column in table.columns:
         rows = {
-            row.name: cell.records
+            row.name: shown
             for row in table.experiment.rows
-            if (cell := table.cells.get((row.name, column.key))) is not None and cell.records
+            if (cell := table.cells.get((row.name, column.key))) is not None
+            and (shown := cell.records or cell.diverged)
         }
         if rows:
             result.setdefault(column.place.name, (column.place, rows))
@@ -123,7 +124,7 @@ def curve(records: Sequence[Mapping[str, Any]], kind: str, path: Sequence[str]) 
     for record in records:
         points = {}
         for one in record["evaluations"]:
-            x = {"seconds": one.get("seconds"), "bytes": one.get("bytes")}.get(kind, one["round"])
+            x = {"seconds": device_seconds(record, one["round"]), "bytes": one.get("bytes")}.get(kind, one["round"])
             y = found(one, path)
             if x is not None and y is not None:
                 points[one["round"]] = (x / 1e9 if kind == "bytes" else float(x), y)
@@ -135,6 +136,12 @@ def curve(records: Sequence[Mapping[str, Any]], kind: str, path: Sequence[str]) 
         xs, ys = zip(*(points[round] for points in runs), strict=True)
         result.append((statistics.fmean(xs), statistics.fmean(ys), statistics.stdev(ys) if len(ys) > 1 else 0.0))
     return result
+
+
+def device_seconds(record: Mapping[str, Any], round: int) -> float | None:
+    """What a run had of its device up to a round, every round alike; None where its share is not known."""
+    share, done = record.get("gpu_seconds"), record["evaluations"][-1]["round"]
+    return share * round / done if share else None
 
 
 def _clients(table: Table, kind: str) -> Figure | None:

@@ -51,7 +51,7 @@ def record_of(folder: Path, labels: Mapping[str, Any], hardware: Mapping[str, st
         summary = read_summary(folder)
         record["summary"] |= _rounded({name: summary[name] for name in OF_THE_END if summary.get(name)})
         if "diverged" in summary:
-            record["failed"] = summary["diverged"]
+            record["broke_off"] = summary["diverged"]
     return record
 
 

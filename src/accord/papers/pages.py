@@ -18,13 +18,13 @@ from accord.papers.table import Table
 
 WIDTH = 120
 CLOCK = (
-    "Seconds are those on the clock, of runs that may have shared the device: divided by how many did, they are about "
-    "the device's own."
+    "Seconds on the clock are summed over runs that shared the device; a run's seconds of the device are the time "
+    "divided at every moment by the runs at work (a dash: not noted)."
 )
 EARLIER = "Numbers with † are of version 0.1, whose clients drew other batches than those of later ones."
 CAPTIONS = {
     "rounds": "Accuracy over rounds",
-    "seconds": "Accuracy over seconds on the clock",
+    "seconds": "Accuracy over seconds of the device",
     "bytes": "Accuracy over what was sent, both ways",
     "loss": "Training loss over rounds",
     "clients": "Clients' accuracies in order, at the last evaluation",
@@ -41,8 +41,8 @@ def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None) 
     written = []
     for paper in papers if papers is not None else list(shelf.PAPERS):
         known = [table for table in tables if table.experiment.paper == paper]
-        if any(table.records for table in known):
-            drawn = {table.experiment.id: figures(table, docs / "figures") for table in known}
+        if any(map(enough, known)):
+            drawn = {table.experiment.id: figures(table, docs / "figures") for table in known if enough(table)}
             write_atomic(docs / f"{paper}.md", page(paper, known, records, drawn))
             written.append(docs / f"{paper}.md")
     write_atomic(docs / "README.md", index(tables))
@@ -57,13 +57,13 @@ def all_tables(records: Records) -> list[Table]:
 
 def figures(table: Table, folder: Path) -> list[Drawn]:
     """Those its records are enough for."""
-    made = [draw(table, kind, folder) for kind in table.experiment.figures] if table.records else []
+    made = [draw(table, kind, folder) for kind in table.experiment.figures]
     return [one for one in made if one is not None]
 
 
 def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[str, Sequence[Drawn]]) -> str:
     """All of a paper's experiments: those with results first, then what is left."""
-    shown = [table for table in tables if table.records]
+    shown = [table for table in tables if enough(table)]
     parts = [
         f"# {shelf.PAPERS[paper]}",
         wrapped(
@@ -80,14 +80,21 @@ def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[s
     if apart:
         parts += ["## Two runs of one configuration and seed", *apart]
     parts += ["## What it took", made_with([record for table in shown for record in table.records])]
-    left = [table for table in tables if not table.records]
+    left = [table for table in tables if not enough(table)]
     if left:
         lines = [
             f"- `{table.experiment.id}`: {table.experiment.title}, {table.experiment.what}{_why(table)}"
             for table in left
         ]
-        parts += ["## Not run", "\n".join(wrapped(line, "  ") for line in lines)]
+        parts += ["## Not run, or too little of it", "\n".join(wrapped(line, "  ") for line in lines)]
     return "\n\n".join(parts) + "\n"
+
+
+def enough(table: Table) -> bool:
+    """Whether a table says something of its own: two rows, or two points of a sweep."""
+    rows = {row for (row, _), cell in table.cells.items() if cell.all}
+    points = {column.x for column in table.columns if column.x is not None and table.rounds(column)}
+    return len(points) > 1 if table.experiment.axis else len(rows) > 1
 
 
 def section(table: Table, drawn: Sequence[Drawn]) -> list[str]:
@@ -122,7 +129,7 @@ def settings(tables: Sequence[Table]) -> list[str]:
     used: dict[str, Setting] = {}
     for table in tables:
         for column in table.columns:
-            if any(cell.records for (_, key), cell in table.cells.items() if key == column.key):
+            if table.rounds(column):
                 used.setdefault(column.place.setting.name, column.place.setting)
     parts = []
     for one in used.values():
@@ -185,10 +192,13 @@ def made_with(records: Iterable[Record]) -> str:
         machine = record.fields.get("hardware", {})
         where = machine.get("gpu") or f"{machine.get('cores', '?')} cores"
         groups.setdefault((record.version, where, machine.get("note", "")), []).append(record)
-    lines = ["| Accord | on | remark | runs | rounds | seconds, all runs together |", "|---|---|---|---|---|---|"]
+    head = ["Accord", "on", "remark", "runs", "rounds", "seconds on the clock", "seconds of the device"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for (version, where, note), known in sorted(groups.items()):
         rounds, seconds = sum(record.rounds_done for record in known), sum(record.seconds for record in known)
-        lines.append(f"| {version} | {where} | {note} | {len(known)} | {rounds} | {seconds:.0f} |")
+        share = sum(record.device_seconds for record in known)
+        numbers = f"{len(known)} | {rounds} | {seconds:.0f} | {f'{share:.0f}' if share else '-'}"
+        lines.append(f"| {version} | {where} | {note} | {numbers} |")
     said = [CLOCK, *([EARLIER] if any(version.startswith(words.OLD) for version, _, _ in groups) else [])]
     return "\n\n".join(["\n".join(lines), *map(wrapped, said)])
 
@@ -204,7 +214,7 @@ def index(tables: Sequence[Table]) -> str:
     ]
     for paper, title in shelf.PAPERS.items():
         known = [table for table in tables if table.experiment.paper == paper]
-        any_results = any(table.records for table in known)
+        any_results = any(map(enough, known))
         parts.append(f"## {f'[{title}]({paper}.md)' if any_results else title}")
         lines = [
             "| id | what | rows with results | lead of the own method over its baseline, ours (paper) |",
@@ -226,7 +236,7 @@ OTHERS = {
 
 def _line(table: Table) -> str:
     one: Experiment = table.experiment
-    done = len({row for (row, _), cell in table.cells.items() if cell.records})
+    done = len({row for (row, _), cell in table.cells.items() if cell.all})
     leads = []
     for column in table.columns:
         order = table.order(column)
@@ -238,7 +248,9 @@ def _line(table: Table) -> str:
 
 def _left(table: Table) -> str:
     one = table.experiment
-    return f"- `{one.id}`: {one.title}, {one.what}{_why(table)}"
+    done = len({row for (row, _), cell in table.cells.items() if cell.all})
+    some = f"; {done} of {len(one.rows)} rows" if done else ""
+    return f"- `{one.id}`: {one.title}, {one.what}{_why(table)}{some}"
 
 
 def _why(table: Table) -> str:

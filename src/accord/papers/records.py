@@ -60,9 +60,9 @@ class Record:
         return bool(self.fields.get("finished"))
 
     @property
-    def failed(self) -> str:
-        """Why it never will: its training diverged."""
-        return str(self.fields.get("failed", ""))
+    def diverged(self) -> bool:
+        """Whether it never will, as its training diverged."""
+        return "diverged" in self.fields.get("broke_off", "")
 
     @property
     def version(self) -> str:
@@ -73,6 +73,11 @@ class Record:
     def seconds(self) -> float:
         """On the clock."""
         return float(self.fields["seconds"])
+
+    @property
+    def device_seconds(self) -> float:
+        """Of the device: its share where several runs were at work; 0 where that is not known."""
+        return float(self.fields.get("gpu_seconds", 0.0))
 
     @cached_property
     def config(self) -> RunConfig:
@@ -88,13 +93,14 @@ class Record:
         seen = [one for one in self.fields["evaluations"] if one["round"] <= rounds]
         if not seen:
             return self
-        cut = {name: value for name, value in self.fields.items() if name != "summary"}
+        cut = {name: value for name, value in self.fields.items() if name not in ("summary", "broke_off")}
         share = seen[-1]["round"] / self.rounds_done
-        return Record(self.path, {**cut, "evaluations": seen, "seconds": share * self.seconds})
+        costs = {"seconds": share * self.seconds, "gpu_seconds": share * self.device_seconds}
+        return Record(self.path, {**cut, **costs, "evaluations": seen})
 
     def complete(self, rounds: int) -> bool:
         """Whether nothing of it is left to do."""
-        return bool(self.failed) or self.rounds_done >= rounds
+        return self.diverged or self.rounds_done >= rounds
 
 
 def read_record(path: Path) -> Record:

@@ -15,6 +15,7 @@ from accord.papers.experiment import Experiment, Scale
 from accord.papers.keeping import hardware, record_of, write_record
 from accord.papers.records import Records, question, read_record
 from accord.papers.table import Table
+from accord.papers.turns import shares
 from accord.papers.wanted import Wanted, check_free, for_machine, missing, wanted
 from accord.study.checks import check_distinct, several, whole
 
@@ -113,14 +114,17 @@ class _Keeper:
     def __call__(self, run: Wanted, diverged: str, failed: str) -> None:
         if failed:
             self.failed[run.label] = failed
-        record = record_of(run.entry(self.runs).folder, run.labels, self.hardware)
+        folder = run.entry(self.runs).folder
+        record = record_of(folder, run.labels, self.hardware)
         if record is None:
             if diverged:
                 self.failed[run.label] = diverged
             return
         path = run.record_path(self.results)
         if not self._says_less(record, path, run):
-            write_record(path, record | ({"failed": diverged} if diverged else {}))
+            share = shares(self.runs).get(folder.name, 0.0)
+            costs = {"gpu_seconds": round(share, 1)} if share and "gpu" in self.hardware else {}
+            write_record(path, record | costs | ({"broke_off": diverged} if diverged else {}))
 
     def _says_less(self, record: Mapping[str, Any], path: Path, run: Wanted) -> bool:
         """Whether the file holds more of the same run, which had been begun again and stopped early."""

@@ -9,9 +9,10 @@ from accord.papers.table import Cell, Table
 
 OLD = "0.1."  # versions whose numbers are marked: clients draw other batches since
 LEGEND = (
-    "Paper: as printed. Ours: mean ± sample deviation over seeds, in brackets the difference to the paper. A number in "
-    "square brackets after it is the round it was read at, where other rows of the column went further. Only rows that "
-    "ran equally long are put in order; a lead is positive where a method is better."
+    "Paper: as printed. Ours: mean ± sample deviation over the seeds that went furthest, in brackets the difference to "
+    "the paper; a number in square brackets is the round it was read at, where other rows of the column went further. "
+    "Methods are put in order at the last round that both the paper's own and its baseline reached; a lead is positive "
+    "where a method is better."
 )
 
 
@@ -35,8 +36,8 @@ def _table(table: Table, columns: Sequence[Column]) -> str:
         cells = [table.cells.get((row.name, column.key)) for column in columns]
         here = [cell for cell in cells if cell is not None]
         if here:
-            seeds, rounds = max(len(cell.records) for cell in here), max(cell.rounds for cell in here)
-            line = [row.title, str(seeds or "-"), str(rounds or "-")]
+            seeds = max(len(cell.records) + len(cell.diverged) for cell in here)
+            line = [row.title, str(seeds or "-"), _span([cell.rounds for cell in here if cell.rounds])]
             for cell, column in zip(cells, columns, strict=True):
                 line += [cell.printed.text if cell else ""] * (column.key in printed)
                 line.append(ours(table, cell, column) if cell else "")
@@ -44,12 +45,19 @@ def _table(table: Table, columns: Sequence[Column]) -> str:
     return "\n".join("| " + " | ".join(word.replace("|", "\\|") for word in line) + " |" for line in lines)
 
 
+def _span(rounds: Sequence[int]) -> str:
+    if not rounds:
+        return "-"
+    return str(rounds[0]) if len(set(rounds)) == 1 else f"{min(rounds)} to {max(rounds)}"
+
+
 def ours(table: Table, cell: Cell, column: Column) -> str:
     """Our part of a cell."""
+    lost = f"{len(cell.diverged)} diverged" if cell.diverged else ""
     if not cell.records:
-        return ""
+        return lost and f"{lost} [{_span([record.rounds_done for record in cell.diverged])}]"
     if cell.ours is None:
-        return "diverged" if cell.diverged else "not reached" if column.number.target is not None else "-"
+        return "not reached" if column.number.target is not None else "-"
     text = column.number.write(cell.ours.mean)
     if cell.ours.std is not None:
         text += f" ± {column.number.write(cell.ours.std)}"
@@ -60,7 +68,7 @@ def ours(table: Table, cell: Cell, column: Column) -> str:
         text += f" [{cell.rounds}]"
     if any(record.version.startswith(OLD) for record in cell.records):
         text += " †"
-    return text + (" diverged" if cell.diverged else "")
+    return f"{text}, {lost}" if lost else text
 
 
 def orders(table: Table) -> list[str]:
@@ -78,7 +86,7 @@ def orders(table: Table) -> list[str]:
         if order.lead_printed is not None and order.lead_ours is not None:
             leads = (signed(column, order.lead_printed), signed(column, order.lead_ours))
             words.append(f"{own} against {baseline}: {leads[0]} in the paper, {leads[1]} here")
-        said.append(f"{column.group}, {column.title}: {'; '.join(words)}.")
+        said.append(f"{column.group}, {column.title}, at round {order.at}: {'; '.join(words)}.")
     return said
 
 
@@ -96,8 +104,15 @@ def gaps(table: Table) -> list[str]:
         for row in experiment.rows:
             if experiment.holds(row, place):
                 cells = [table.cells[row.name, c.key] for c in table.columns if c.place is place]
-                if not any(cell.records for cell in cells):
+                if not any(cell.all for cell in cells):
                     why = experiment.obstacle(row, place)
                     reason = f"cannot be run yet: {why}" if why else "not run"
                     said.setdefault(f"{place.name}, {reason}", []).append(row.title)
+    for column in table.columns:
+        for name, cell in table.of_column(column).items():
+            for record in cell.shorter:
+                where = f"{column.place.name}, seeds that did not get as far as others"
+                text = f"{experiment.row(name).title} seed {record.seed} (round {record.rounds_done})"
+                if text not in said.setdefault(where, []):
+                    said[where].append(text)
     return [f"{where}: {', '.join(rows)}" for where, rows in said.items()]
