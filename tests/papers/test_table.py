@@ -149,7 +149,7 @@ def test_placeholders_of_a_text_are_computed(tmp_path: Path, write: Write) -> No
     made = table(tmp_path)
     text = "{scaffold.last} ({scaffold.last.paper}), {scaffold.last - fedavg.last} ahead; {fedavg.last.at 20}; "
     text += "{fedavg.last.to 50 / scaffold.last.to 50}; {fedprox.last}; {fedavg.last.rounds}"
-    assert filled(text, made) == "60.00 (70.00), 10.0 ahead; 40.0; 1.5; (not run); 40"
+    assert filled(text, made) == "60.00 (70.00), 10.00 ahead; 40.0; 1.5; (no number yet); 40"
     with pytest.raises(ConfigError, match="no number of its table"):
         filled("{fedavg.nothing}", made)
 

@@ -2,21 +2,20 @@
 
 `rounds`, `seconds` and `bytes`: accuracy over what it cost; `loss`: the training loss over rounds; `clients`: the
 clients' accuracies in order; `sweep`: a number over what the columns differ in; `newcomers`: bars; `cosines`: a heat
-map of clients and rounds. (`tsne` and `outputs` need a trained network: `features.py`.)
+map of clients and rounds. (`tsne` and `outputs` need a trained network: `networks.py`.)
 """
 
 from __future__ import annotations
 
 import io
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.engine.files import write_atomic
 from accord.errors import ConfigError
-from accord.papers.experiment import Place
 from accord.papers.numbers import found
 from accord.papers.records import Record
 from accord.papers.table import Table
@@ -34,7 +33,7 @@ AXES = {
     "bytes": ("gigabytes sent", "accuracy %", ("accuracy",), 100.0),
     "loss": ("round", "training loss", ("loss",), 1.0),
 }
-WIDE = 200  # points of a line; more cannot be seen
+MANY, SMOOTH = 30, 5  # a line of more points is a mean over so many neighbours
 
 
 @dataclass(frozen=True)
@@ -79,41 +78,45 @@ def save(figure: Figure, path: Path) -> None:
             write_atomic(path.with_name(f"{path.name}.{ending}"), picture.getvalue())
 
 
-def runs_of(table: Table) -> dict[str, tuple[Place, dict[str, Sequence[Record]]]]:
-    """By place, the records of each row that has some."""
-    result: dict[str, tuple[Place, dict[str, Sequence[Record]]]] = {}
-    for column in table.columns:
-        rows = {
-            row.name: shown
-            for row in table.experiment.rows
-            if (cell := table.cells.get((row.name, column.key))) is not None
-            and (shown := cell.records or cell.diverged)
-        }
+def runs_of(table: Table) -> dict[str, dict[str, Sequence[Record]]]:
+    """By place, in words, the records of each row that has some."""
+    result: dict[str, dict[str, Sequence[Record]]] = {}
+    for place in table.experiment.places:
+        column = next(column for column in table.experiment.columns if column.place is place)
+        cells = [(row.name, table.cells.get((row.name, column.key))) for row in table.experiment.rows]
+        rows = {name: shown for name, cell in cells if cell is not None and (shown := cell.records or cell.diverged)}
         if rows:
-            result.setdefault(column.place.name, (column.place, rows))
+            result[f"{place.setting.title}, {column.title}" if place.change else place.setting.title] = rows
     return result
 
 
 def _curves(table: Table, kind: str) -> Figure | None:
     """A value over rounds, seconds or bytes, one panel per place."""
     across, up, path, factor = AXES[kind]
-    panels = {}
-    for place, rows in runs_of(table).values():
-        lines = {name: curve([record.fields for record in records], kind, path) for name, records in rows.items()}
-        if any(lines.values()):
-            panels[place.name] = (place, {name: points for name, points in lines.items() if points})
-    if not panels:
+    panels: dict[str, dict[str, Points]] = {}
+    for title, rows in runs_of(table).items():
+        for name, records in rows.items():
+            points = curve([record.fields for record in records], kind, path)
+            panels.setdefault(title, {})[name] = [(x, factor * mean, factor * std) for x, mean, std in points]
+    return _lines(table, panels, across, up)
+
+
+def _lines(
+    table: Table, panels: Mapping[str, Mapping[str, Points]], across: str, up: str, marker: str | None = None
+) -> Figure | None:
+    """Panels side by side, a line per row; None where there are no points at all."""
+    drawn = {title: {name: points for name, points in lines.items() if points} for title, lines in panels.items()}
+    drawn = {title: lines for title, lines in drawn.items() if lines}
+    if not drawn:
         return None
-    figure, axes = blank(len(panels))
-    colours = looks(
-        [row.name for row in table.experiment.rows if any(row.name in lines for _, lines in panels.values())]
-    )
-    for axis, (place, lines) in zip(axes, panels.values(), strict=True):
+    figure, axes = blank(len(drawn))
+    shown = {name for lines in drawn.values() for name in lines}
+    colours = looks([row.name for row in table.experiment.rows if row.name in shown])
+    for axis, (title, lines) in zip(axes, drawn.items(), strict=True):
         for name, points in lines.items():
-            band(
-                axis, [(x, factor * mean, factor * std) for x, mean, std in points], colours[name], _title(table, name)
-            )
-        _dress(axis, place.setting.title, across, up)
+            band(axis, points, colours[name], _title(table, name), marker)
+        many = max(len(points) for points in lines.values()) > MANY
+        _dress(axis, title, across, f"{up}, mean of {SMOOTH} evaluations" if many else up)
     legend(figure, axes)
     return figure
 
@@ -130,12 +133,21 @@ def curve(records: Sequence[Mapping[str, Any]], kind: str, path: Sequence[str]) 
                 points[one["round"]] = (x / 1e9 if kind == "bytes" else float(x), y)
         runs.append(points)
     common = sorted(set(runs[0]).intersection(*runs[1:])) if runs else []
-    step = max(1, len(common) // WIDE)
-    result = []
-    for round in [*common[::step], *(common[-1:] if common and (len(common) - 1) % step else [])]:
+    result: Points = []
+    for round in common:
         xs, ys = zip(*(points[round] for points in runs), strict=True)
         result.append((statistics.fmean(xs), statistics.fmean(ys), statistics.stdev(ys) if len(ys) > 1 else 0.0))
-    return result
+    return smoothed(result) if len(result) > MANY else result
+
+
+def smoothed(points: Points) -> Points:
+    """Means over a few neighbours: single rounds swing with who took part in them."""
+    half = SMOOTH // 2
+    near = [points[max(0, place - half) : place + half + 1] for place in range(len(points))]
+    return [
+        (x, statistics.fmean(mean for _, mean, _ in some), statistics.fmean(std for _, _, std in some))
+        for (x, _, _), some in zip(points, near, strict=True)
+    ]
 
 
 def device_seconds(record: Mapping[str, Any], round: int) -> float | None:
@@ -146,23 +158,13 @@ def device_seconds(record: Mapping[str, Any], round: int) -> float | None:
 
 def _clients(table: Table, kind: str) -> Figure | None:
     """Clients' accuracies in order, at the last evaluation: worst, deciles, best."""
-    panels = {}
-    for place, rows in runs_of(table).values():
-        lines = {name: line for name, records in rows.items() if (line := in_order(records))}
-        if lines:
-            panels[place.name] = (place, lines)
-    if not panels:
-        return None
-    figure, axes = blank(len(panels))
-    colours = looks(
-        [row.name for row in table.experiment.rows if any(row.name in lines for _, lines in panels.values())]
-    )
-    for axis, (place, lines) in zip(axes, panels.values(), strict=True):
-        for name, line in lines.items():
-            band(axis, [(10.0 * i, 100 * y, 0.0) for i, y in enumerate(line)], colours[name], _title(table, name))
-        _dress(axis, place.setting.title, "clients, worst to best, %", "accuracy on own test data %")
-    legend(figure, axes)
-    return figure
+    panels = {
+        title: {
+            name: [(10.0 * i, 100 * y, 0.0) for i, y in enumerate(in_order(records))] for name, records in rows.items()
+        }
+        for title, rows in runs_of(table).items()
+    }
+    return _lines(table, panels, "clients, worst to best, %", "accuracy on own test data %")
 
 
 def in_order(records: Sequence[Record]) -> list[float]:
@@ -185,16 +187,8 @@ def _sweep(table: Table, kind: str) -> Figure | None:
             if cell is not None and cell.ours is not None and column.x is not None:
                 lines = groups.setdefault(column.group, {})
                 lines.setdefault(row.name, []).append((column.x, cell.ours.mean, cell.ours.std or 0.0))
-    if not groups:
-        return None
-    figure, axes = blank(len(groups))
-    colours = looks([row.name for row in table.experiment.rows])
-    for axis, (group, lines) in zip(axes, groups.items(), strict=True):
-        for name, points in lines.items():
-            band(axis, sorted(points), colours[name], _title(table, name), marker="o")
-        _dress(axis, group, table.experiment.axis, table.columns[0].number.metric)
-    legend(figure, axes)
-    return figure
+    sorted_groups = {group: {name: sorted(points) for name, points in lines.items()} for group, lines in groups.items()}
+    return _lines(table, sorted_groups, table.experiment.axis, table.columns[0].number.metric, marker="o")
 
 
 def _bars(table: Table, kind: str) -> Figure | None:
@@ -218,7 +212,7 @@ def _bars(table: Table, kind: str) -> Figure | None:
 def _cosines(table: Table, kind: str) -> Figure | None:
     """A panel per method: clients down, rounds across, the cosine of a client's update with the server's step."""
     panels: dict[str, tuple[list[int], list[list[float]]]] = {}
-    for _, rows in runs_of(table).values():
+    for rows in runs_of(table).values():
         for name, records in rows.items():
             seen = [one for one in records[0].fields["evaluations"] if found(one, ("drift", "mean")) is not None]
             each: list[list[float]] = [one["drift"].get("clients", []) for one in seen]
@@ -262,12 +256,6 @@ def _dress(axis: Axes, title: str, across: str, up: str) -> None:
     axis.set_title(title, fontsize="medium")
     axis.set(xlabel=across, ylabel=up)
     axis.grid(alpha=0.3)
-
-
-def _looks(table: Table, panels: Iterable[tuple[Place, Mapping[str, Any]]]) -> dict[str, Look]:
-    """Of the rows that are in any panel."""
-    shown = {name for _, lines in panels for name in lines}
-    return looks([row.name for row in table.experiment.rows if row.name in shown])
 
 
 def _title(table: Table, name: str) -> str:

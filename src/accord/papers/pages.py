@@ -11,9 +11,10 @@ from accord.engine.files import write_atomic
 from accord.papers import shelf, words
 from accord.papers.experiment import Experiment, Setting
 from accord.papers.figures import Drawn, draw
+from accord.papers.networks import NETWORK_KINDS, draw_networks
 from accord.papers.readings import filled
 from accord.papers.records import Record, Records
-from accord.papers.reproduction import seeds_of
+from accord.papers.reproduction import RUNS, seeds_of
 from accord.papers.table import Table
 
 WIDTH = 120
@@ -31,22 +32,38 @@ CAPTIONS = {
     "sweep": "Over what the columns differ in",
     "newcomers": "New clients",
     "cosines": "Cosine of each client's update with the server's step",
+    "tsne": "Features of test samples, t-SNE",
+    "outputs": "Answers of the clients' models on all test samples",
 }
 
 
-def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None) -> list[Path]:
-    """The pages of `papers` (None: of all that have records), their figures, and the index."""
+def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None, runs: Path = RUNS) -> list[Path]:
+    """The pages of `papers` (None: of all that have records), their figures, and the index.
+
+    Figures that need trained networks are drawn where the folders of their runs lie below `runs`, and stay otherwise.
+    """
     records = Records.of([results])
     tables = all_tables(records)
     written = []
     for paper in papers if papers is not None else list(shelf.PAPERS):
         known = [table for table in tables if table.experiment.paper == paper]
         if any(map(enough, known)):
-            drawn = {table.experiment.id: figures(table, docs / "figures") for table in known if enough(table)}
+            drawn = {table.experiment.id: figures(table, docs / "figures", runs) for table in known if enough(table)}
+            _sweep_out(docs / "figures", known, drawn)
             write_atomic(docs / f"{paper}.md", page(paper, known, records, drawn))
             written.append(docs / f"{paper}.md")
     write_atomic(docs / "README.md", index(tables))
     return [*written, docs / "README.md"]
+
+
+def _sweep_out(folder: Path, tables: Sequence[Table], drawn: Mapping[str, Sequence[Drawn]]) -> None:
+    """Figures of these experiments that are drawn no more."""
+    kept = {figure.name for some in drawn.values() for figure in some}
+    for table in tables:
+        for kind in CAPTIONS:
+            name = f"{table.experiment.id}-{kind}"
+            for ending in ("png", "svg") if name not in kept else ():
+                (folder / f"{name}.{ending}").unlink(missing_ok=True)
 
 
 def all_tables(records: Records) -> list[Table]:
@@ -55,9 +72,16 @@ def all_tables(records: Records) -> list[Table]:
     return [Table.of(one, records, seeds) for one in shelf.experiments()]
 
 
-def figures(table: Table, folder: Path) -> list[Drawn]:
-    """Those its records are enough for."""
-    made = [draw(table, kind, folder) for kind in table.experiment.figures]
+def figures(table: Table, folder: Path, runs: Path) -> list[Drawn]:
+    """Those its records, or its runs' folders, are enough for."""
+    made = []
+    for kind in table.experiment.figures:
+        if kind not in NETWORK_KINDS:
+            made.append(draw(table, kind, folder))
+            continue
+        name = f"{table.experiment.id}-{kind}"
+        drawn = draw_networks(table.experiment, kind, runs, folder)
+        made.append(drawn or (Drawn(kind, name) if (folder / f"{name}.svg").is_file() else None))
     return [one for one in made if one is not None]
 
 
@@ -69,7 +93,7 @@ def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[s
         wrapped(
             "Written by `accord reproduce --pages` from the records in `results/`, the settings in "
             "`src/accord/papers/settings/` and the experiments in `src/accord/papers/experiments/`; no number on this "
-            "page is typed. Test data; which round is read is said with each setting, and no seed was left out."
+            "page is typed. Test data; every run that was made is in a table or named below it."
         ),
         wrapped(words.LEGEND),
     ]

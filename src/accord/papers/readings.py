@@ -17,13 +17,13 @@ from accord.papers.experiment import Column
 from accord.papers.table import Cell, Table
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
-UNKNOWN = "(not run)"
+UNKNOWN = "(no number yet)"
 
 Reading = Callable[[Cell, str], float | None]
 
 
 def filled(text: str, table: Table) -> str:
-    """The text with its numbers; what was not run is said to be so."""
+    """The text with its numbers; where there is none yet, it says so."""
     return _PLACE.sub(lambda match: _value(match[1], table), text).strip()
 
 
@@ -33,17 +33,17 @@ def _value(expression: str, table: Table) -> str:
             left, right = (_term(part, table) for part in expression.split(sign))
             if left[0] is None or right[0] is None or (sign == " / " and right[0] == 0):
                 return UNKNOWN
-            return f"{left[0] - right[0]:.1f}" if sign == " - " else f"{left[0] / right[0]:.1f}"
+            return left[1](left[0] - right[0]) if sign == " - " else f"{left[0] / right[0]:.1f}"
     value, write = _term(expression, table)
     return UNKNOWN if value is None else write(value)
 
 
 def _term(text: str, table: Table) -> tuple[float | None, Callable[[float], str]]:
     row, _, rest = text.strip().partition(".")
-    key, _, what = rest.partition(".")
-    column = next((one for one in table.experiment.columns if one.key == key), None)
-    cell = table.cells.get((row, key))
-    kind, _, argument = what.partition(" ")
+    named = [one for one in table.experiment.columns if f"{rest}.".startswith(f"{one.key}.")]  # keys may hold dots
+    column = max(named, key=lambda one: len(one.key), default=None)
+    cell = table.cells.get((row, column.key)) if column is not None else None
+    kind, _, argument = rest[len(column.key) + 1 :].partition(" ") if column is not None else ("?", "", "")
     if column is None or cell is None or kind not in READINGS:
         raise ConfigError(f"{table.experiment.id}: its text asks for {{{text}}}, which is no number of its table")
     return READINGS[kind](cell, argument), _writer(kind, column)

@@ -102,7 +102,7 @@ def _columns(given: Sequence[Mapping[str, Any]], id: str) -> list[Column]:
         base = setting(own.pop("setting"))
         place = next((p for p in places if p.setting is base and p.change == change), None)
         if place is None:
-            place = Place(f"{base.name}-{own['key']}" if change else base.name, base, change)
+            place = Place(own["key"] if change else base.name, base, change)
             places.append(place)
         number = Number(own.pop("metric"), own.pop("over", "last 1"), own.pop("unit", "percent"))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accord.papers.experiment import Column
+from accord.papers.experiment import Column, Place, Row
 from accord.papers.table import Cell, Table
 
 OLD = "0.1."  # versions whose numbers are marked: clients draw other batches since
@@ -96,23 +96,36 @@ def signed(column: Column, lead: float) -> str:
 
 
 def gaps(table: Table) -> list[str]:
-    """Rows of which nothing was run, or that cannot be run yet, and why."""
-    experiment = table.experiment
+    """Rows that were not run or cannot be run yet, by place; places of which nothing was; seeds that stopped early."""
     said: dict[str, list[str]] = {}
-    places = {column.place.name: column.place for column in table.columns}
-    for place in places.values():
-        for row in experiment.rows:
-            if experiment.holds(row, place):
-                cells = [table.cells[row.name, c.key] for c in table.columns if c.place is place]
-                if not any(cell.all for cell in cells):
-                    why = experiment.obstacle(row, place)
-                    reason = f"cannot be run yet: {why}" if why else "not run"
-                    said.setdefault(f"{place.name}, {reason}", []).append(row.title)
+    for place in {column.place.name: column.place for column in table.columns}.values():
+        reasons = _reasons(table, place)
+        if reasons and not any(table.cells[row.name, c.key].all for row, c in _in(table, place)):
+            whole = set(reasons.values()) if len(set(reasons.values())) == 1 else {"not run"}
+            said.setdefault(f"every row {whole.pop()}", []).append(place.name)
+            continue
+        for title, reason in reasons.items():
+            said.setdefault(f"{place.name}, {reason}", []).append(title)
     for column in table.columns:
         for name, cell in table.of_column(column).items():
-            for record in cell.shorter:
-                where = f"{column.place.name}, seeds that did not get as far as others"
-                text = f"{experiment.row(name).title} seed {record.seed} (round {record.rounds_done})"
-                if text not in said.setdefault(where, []):
-                    said[where].append(text)
-    return [f"{where}: {', '.join(rows)}" for where, rows in said.items()]
+            known = said.setdefault(f"{column.place.name}, seeds that did not get as far as others", [])
+            texts = [f"{table.experiment.row(name).title} seed {r.seed} (round {r.rounds_done})" for r in cell.shorter]
+            known += [text for text in texts if text not in known]
+    return [f"{where}: {', '.join(rows)}" for where, rows in said.items() if rows]
+
+
+def _in(table: Table, place: Place) -> list[tuple[Row, Column]]:
+    """The cells of a place."""
+    rows = [row for row in table.experiment.rows if table.experiment.holds(row, place)]
+    return [(row, column) for row in rows for column in table.columns if column.place is place]
+
+
+def _reasons(table: Table, place: Place) -> dict[str, str]:
+    """Why nothing is there of a row, by its title."""
+    found: dict[str, str] = {}
+    done = {row.name for row, column in _in(table, place) if table.cells[row.name, column.key].all}
+    for row, _ in _in(table, place):
+        if row.name not in done:
+            why = table.experiment.obstacle(row, place)
+            found[row.title] = f"cannot be run yet: {why}" if why else "not run"
+    return found
