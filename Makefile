@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit test-slow test-hostile test-gpu mutants fingerprints tables format bench bench-peers bench-scale clean
+.PHONY: help demo test lint types unit test-slow test-hostile test-gpu mutants fingerprints tables results format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ fingerprints: $(READY)  ## do all methods still give the bits they gave? (about 
 
 tables: $(READY)  ## write the tables of methods in README.md and docs/methods.md
 	PYTHONPATH=src $(BIN)/python scripts/method_table.py
+
+results: $(READY)  ## write docs/results from the records in results/
+	PYTHONPATH=src $(BIN)/python -m accord reproduce --pages
 
 format: $(READY)  ## let ruff format and fix
 	$(BIN)/ruff check --fix .

@@ -27,6 +27,7 @@ from accord.core.methods import ALGORITHMS
 from accord.data.division import CLIENTS
 from accord.engine.build import build_data
 from accord.measures import MEASURES
+from accord.papers import shelf
 from accord.study.inputs import Inputs
 from accord.study.plan import Comparison, Tuning
 
@@ -107,6 +108,8 @@ def test_commands_are_accepted(line: str) -> None:
             assert len(build_data(config)) == (config.partition.clients or CLIENTS), "the data can be dealt that way"
     if name == "explain":
         assert given["name"] in ALGORITHMS
+    if name == "reproduce":
+        assert given["id"] in shelf.names()
 
 
 def test_python_about_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from accord.measures import Metric, metric
     from accord.models import adapt
     from accord.observe import Glance, Observer
+    from accord.papers.reproduction import reproduce
     from accord.study.comparison import compare
     from accord.study.results import ComparisonResult, TuningResult
     from accord.study.tuning import tune
@@ -67,6 +68,7 @@ __all__ = [
     "load_dataset",
     "metric",
     "predict",
+    "reproduce",
     "resume",
     "run",
     "tune",
@@ -88,6 +90,7 @@ _HOMES = {
     "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),
     "accord.observe": ("Glance", "Observer"),
+    "accord.papers.reproduction": ("reproduce",),
     "accord.study.comparison": ("compare",),
     "accord.study.results": ("ComparisonResult", "TuningResult"),
     "accord.study.tuning": ("tune",),

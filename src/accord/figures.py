@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from accord.colours import looks
 from accord.errors import ConfigError, DataError, nearest
 from accord.frames import scalars
 from accord.problems import headlines
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 Runs = Mapping[str, Sequence[Sequence[Record]]]  # by label, each a list of runs, which are lists of rounds
 
-# Okabe and Ito's colours, told apart by nearly all eyes; yellow is left out, as it vanishes on white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 FEW, ROWS = 12, 24  # labels that fit into the axes; labels in one column beside them
-STYLES = ("-", "--", ":", "-.")  # beyond seven labels the colours come again with another line
 
 
 def series(runs: Sequence[Sequence[Record]], value: str = "accuracy") -> list[tuple[int, float, float]]:
@@ -63,10 +61,9 @@ def figure_of(runs: Runs, value: str) -> Figure:
         known = dict.fromkeys(name for record in every for name, _ in scalars(record))
         raise DataError(f"no run has a value {value!r} to draw.{nearest(value, known)} There are: {', '.join(known)}")
     axes = figure.add_subplot()
-    for position, (label, points) in enumerate(lines.items()):
+    for label, (colour, style) in looks(list(lines)).items():
+        points = lines[label]
         rounds, mean, std = (list(column) for column in zip(*points, strict=True))
-        colour = PALETTE[position % len(PALETTE)]
-        style = STYLES[position // len(PALETTE) % len(STYLES)]
         marker = "o" if len(points) == 1 else None
         axes.plot(rounds, mean, color=colour, linestyle=style, marker=marker, label=label.replace("$", r"\$"))
         if any(std):

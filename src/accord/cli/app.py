@@ -9,7 +9,18 @@ from importlib import metadata
 import typer
 
 from accord._version import __version__
-from accord.cli import catalogue, comparing, describing, doctor, profiling, running, settings, tabulating, using
+from accord.cli import (
+    catalogue,
+    comparing,
+    describing,
+    doctor,
+    profiling,
+    reproducing,
+    running,
+    settings,
+    tabulating,
+    using,
+)
 from accord.cli.guard import Guarded
 from accord.cli.importing import importing
 from accord.cli.own_data import takes_own_data
@@ -25,6 +36,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": takes_own_data(running.run),
     "resume": running.resume,
     "compare": takes_own_data(comparing.compare),
+    "reproduce": reproducing.reproduce,
     "predict": using.predict,
     "export": using.export,
     "list": catalogue.list_,

@@ -19,19 +19,24 @@ from accord.errors import ConfigError, nearest
 from accord.settings import REQUIRED, Factory, plain
 
 KINDS = {kind + "s": kind for kind in catalog.WHERE}
+EXPERIMENTS = "experiments"  # of the papers: no names a configuration knows
 
 
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help=", ".join(KINDS) + "."),
+        typer.Argument(metavar="KIND", help=", ".join([*KINDS, EXPERIMENTS]) + "."),
     ] = None,
     long: Annotated[bool, typer.Option("--long", "-l", help="With the settings of each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """What there is to choose from, one line each; `accord explain NAME` says more."""
+    """What there is to choose from, one line each; `experiments` of the papers only where they are asked for."""
+    if kind == EXPERIMENTS:
+        _list_experiments(as_json)
+        return
     if kind is not None and kind not in KINDS:
-        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, KINDS)} Allowed: {', '.join(KINDS)}.")
+        allowed = [*KINDS, EXPERIMENTS]
+        raise ConfigError(f"unknown kind {kind!r}.{nearest(kind, allowed)} Allowed: {', '.join(allowed)}.")
     kinds = [kind] if kind is not None else list(KINDS)
     if as_json:
         entries = {k: [entry(k, name, factory) for name, factory in _registry(k).items()] for k in kinds}
@@ -62,6 +67,21 @@ def _print_names(kinds: str, *, with_title: bool, first: bool) -> None:
         whose = f" [{source.package or source.module}]" if source is not None else ""
         indent = "  " if with_title else ""
         typer.echo(one_line(f"{indent}{name:<{wide}}  {catalog.summary(KINDS[kinds], factory)}{whose}"))
+
+
+def _list_experiments(as_json: bool) -> None:
+    from accord.papers.catalogue import overview
+
+    lines = overview()
+    if as_json:
+        typer.echo(json.dumps([asdict(line) for line in lines], indent=2))
+        return
+    table = Table(title=EXPERIMENTS, title_justify="left")
+    for column in ("id", "paper", "what", "rows", "with results"):
+        table.add_column(column, justify="right" if column in ("rows", "with results") else "left")
+    for line in lines:
+        table.add_row(line.id, line.paper, Text(f"{line.title}: {line.what}"), str(line.rows), str(line.with_results))
+    wide_console().print(table)
 
 
 def explain(

@@ -25,7 +25,7 @@ class Drift(Measure):
     columns = (Column("drift", "update cosine", ("drift", "mean"), number, better=None),)
 
     def round(self, scene: Scene, moment: Moment) -> Record:
-        """Mean and lowest over the round's clients, where they sent a model."""
+        """Mean, lowest and each of the round's clients, where they sent a model."""
         replies = moment.replies
         if not replies.has("model") or not next(replies.each("model")):
             return {}
@@ -33,7 +33,8 @@ class Drift(Measure):
         sent = next(replies.each("model"))  # personal parameters never left the clients
         step = {name: new[name] - old[name] for name in sent}
         drifts = cosines((subtract(model, old) for model in replies.each("model")), step)
-        return {"drift": {"mean": float(np.mean(drifts)), "lowest": float(np.min(drifts))}}
+        each = [round(drift, 6) for drift in drifts]  # in the order of the cohort, for a heat map
+        return {"drift": {"mean": float(np.mean(drifts)), "lowest": float(np.min(drifts)), "clients": each}}
 
 
 def cosines(updates: Iterable[Mapping[str, Tensor]], reference: Mapping[str, Tensor]) -> list[float]:

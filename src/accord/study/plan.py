@@ -71,7 +71,7 @@ class Comparison:
             object.__setattr__(self, name, several(getattr(self, name), name))
         for name in ("sets", "algorithms"):
             check_texts(getattr(self, name), name)
-        about = [text for text in self.sets if _key(text).startswith("data.")]
+        about = [text for text in self.sets if key_of(text).startswith("data.")]
         named = from_dict({key: value for key, value in self._given.items() if key == "data"}, about)
         object.__setattr__(self, "inputs", self.inputs.with_files_of(named))
         if any(whole(seed, "seeds") < 0 for seed in self.seeds):

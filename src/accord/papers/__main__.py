@@ -1,0 +1,67 @@
+"""`accord reproduce` for machines that have neither typer nor rich: `python -m accord.papers ID ...`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from accord.errors import AccordError, ConfigError
+from accord.papers import shelf
+from accord.papers.reproduction import RESULTS, RUNS, reproduce
+
+
+def listed(text: str) -> list[str]:
+    """Words separated by commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers separated by commas."""
+    return [int(word) for word in listed(text)]
+
+
+def main() -> int:
+    """Run, print the table; exit code 2 for wrong arguments, 1 if a run failed."""
+    parser = argparse.ArgumentParser(prog="python -m accord.papers", description=__doc__)
+    parser.add_argument("id", nargs="*", help="of experiments; none: list them")
+    parser.add_argument("--rows", type=listed, default=[], metavar="A,B")
+    parser.add_argument("--seeds", type=numbers, default=[0], metavar="0,1,2")
+    parser.add_argument("--scale", default="full", help="full, short or smoke")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--minutes", type=float, help="leave in that time")
+    parser.add_argument("--runs", type=Path, default=RUNS, metavar="DIR")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE")
+    parser.add_argument("--mps", action="store_true", help="let runs share the GPU")
+    parser.add_argument("--note", default="", help="a remark on the hardware")
+    parser.add_argument("--show", action="store_true", dest="only_show", help="run nothing")
+    given = vars(parser.parse_args())
+    ids = given.pop("id")
+    try:
+        for name in ids:
+            shelf.experiment(name)
+        return _all(ids, given) if ids else _list()
+    except AccordError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+
+
+def _list() -> int:
+    for one in shelf.experiments():
+        print(f"{one.id:8s}  {one.title}: {one.what}")
+    return 0
+
+
+def _all(ids: list[str], given: dict[str, object]) -> int:
+    broken = 0
+    for id in ids:
+        result = reproduce(id, **given)  # type: ignore[arg-type]
+        print(result.text, flush=True)
+        broken += len(result.failed)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

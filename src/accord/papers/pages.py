@@ -1,0 +1,295 @@
+"""Result pages, one per paper, and their index: written from records, experiments and settings, nothing by hand."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accord.engine.files import write_atomic
+from accord.papers import shelf, words
+from accord.papers.experiment import Experiment, Setting
+from accord.papers.figures import Drawn, draw
+from accord.papers.networks import NETWORK_KINDS, draw_networks
+from accord.papers.readings import filled
+from accord.papers.records import Record, Records
+from accord.papers.reproduction import RUNS, seeds_of
+from accord.papers.table import Table
+
+WIDTH = 120
+CLOCK = (
+    "Seconds on the clock are summed over runs that shared the device; a run's seconds of the device are the time "
+    "divided at every moment by the runs at work (a dash: not noted)."
+)
+EARLIER = "Numbers with † are of version 0.1, whose clients drew other batches than those of later ones."
+CAPTIONS = {
+    "rounds": "Accuracy over rounds",
+    "seconds": "Accuracy over seconds of the device",
+    "bytes": "Accuracy over what was sent, both ways",
+    "loss": "Training loss over rounds",
+    "clients": "Clients' accuracies in order, at the last evaluation",
+    "sweep": "Over what the columns differ in",
+    "newcomers": "New clients",
+    "cosines": "Cosine of each client's update with the server's step",
+    "tsne": "Features of test samples, t-SNE",
+    "outputs": "Answers of the clients' models on all test samples",
+}
+
+
+def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None, runs: Path = RUNS) -> list[Path]:
+    """The pages of `papers` (None: of all that have records), their figures, and the index.
+
+    Figures that need trained networks are drawn where the folders of their runs lie below `runs`, and stay otherwise.
+    """
+    records = Records.of([results])
+    tables = all_tables(records)
+    written = []
+    for paper in papers if papers is not None else list(shelf.PAPERS):
+        known = [table for table in tables if table.experiment.paper == paper]
+        if any(map(enough, known)):
+            drawn = {table.experiment.id: figures(table, docs / "figures", runs) for table in known if enough(table)}
+            _sweep_out(docs / "figures", known, drawn)
+            write_atomic(docs / f"{paper}.md", page(paper, known, records, drawn))
+            written.append(docs / f"{paper}.md")
+    write_atomic(docs / "README.md", index(tables))
+    return [*written, docs / "README.md"]
+
+
+def _sweep_out(folder: Path, tables: Sequence[Table], drawn: Mapping[str, Sequence[Drawn]]) -> None:
+    """Figures of these experiments that are drawn no more."""
+    kept = {figure.name for some in drawn.values() for figure in some}
+    for table in tables:
+        for kind in CAPTIONS:
+            name = f"{table.experiment.id}-{kind}"
+            for ending in ("png", "svg") if name not in kept else ():
+                (folder / f"{name}.{ending}").unlink(missing_ok=True)
+
+
+def all_tables(records: Records) -> list[Table]:
+    """Of every experiment, with all seeds there are."""
+    seeds = seeds_of(records)
+    return [Table.of(one, records, seeds) for one in shelf.experiments()]
+
+
+def figures(table: Table, folder: Path, runs: Path) -> list[Drawn]:
+    """Those its records, or its runs' folders, are enough for."""
+    made = []
+    for kind in table.experiment.figures:
+        if kind not in NETWORK_KINDS:
+            made.append(draw(table, kind, folder))
+            continue
+        name = f"{table.experiment.id}-{kind}"
+        drawn = draw_networks(table.experiment, kind, runs, folder)
+        made.append(drawn or (Drawn(kind, name) if (folder / f"{name}.svg").is_file() else None))
+    return [one for one in made if one is not None]
+
+
+def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[str, Sequence[Drawn]]) -> str:
+    """All of a paper's experiments: those with results first, then what is left."""
+    shown = [table for table in tables if enough(table)]
+    parts = [
+        f"# {shelf.PAPERS[paper]}",
+        wrapped(
+            "Written by `accord reproduce --pages` from the records in `results/`, the settings in "
+            "`src/accord/papers/settings/` and the experiments in `src/accord/papers/experiments/`; no number on this "
+            "page is typed. Test data; every run that was made is in a table or named below it."
+        ),
+        wrapped(words.LEGEND),
+    ]
+    for table in shown:
+        parts += section(table, drawn.get(table.experiment.id, ()))
+    parts += ["## The settings, and how they were read", *settings(shown)]
+    apart = repeats(shown, records)
+    if apart:
+        parts += ["## Two runs of one configuration and seed", *apart]
+    parts += ["## What it took", made_with([record for table in shown for record in table.records])]
+    left = [table for table in tables if not enough(table)]
+    if left:
+        lines = [
+            f"- `{table.experiment.id}`: {table.experiment.title}, {table.experiment.what}{_why(table)}"
+            for table in left
+        ]
+        parts += ["## Not run, or too little of it", "\n".join(wrapped(line, "  ") for line in lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def enough(table: Table) -> bool:
+    """Whether a table says something of its own: two rows, or two points of a sweep."""
+    rows = {row for (row, _), cell in table.cells.items() if cell.all}
+    points = {column.x for column in table.columns if column.x is not None and table.rounds(column)}
+    return len(points) > 1 if table.experiment.axis else len(rows) > 1
+
+
+def section(table: Table, drawn: Sequence[Drawn]) -> list[str]:
+    """One experiment: command, table, order, figures, words, gaps."""
+    one = table.experiment
+    seeds = ",".join(str(seed) for seed in sorted({record.seed for record in table.records}))
+    parts = [f"## {one.id}: {one.title}", wrapped(one.what[0].upper() + one.what[1:] + ".")]
+    parts.append(f"    accord reproduce {one.id} --seeds {seeds}")
+    if one.like:  # the same table stands above
+        return [*parts, *_shown(one, drawn)]
+    parts.append(words.tables(table, only_with_results=True))
+    orders = words.orders(table)
+    if orders:
+        parts.append("\n".join(wrapped(f"- {line}", "  ") for line in orders))
+    parts += _shown(one, drawn)
+    if one.text:
+        parts += [
+            wrapped(" ".join(part.split()), "  " * part.startswith("- ")) for part in _parts(filled(one.text, table))
+        ]
+    gaps = words.gaps(table)
+    if gaps:
+        parts.append("\n".join([wrapped("Missing:"), "", *(wrapped(f"- {line}.", "  ") for line in gaps)]))
+    return parts
+
+
+def _shown(one: Experiment, drawn: Sequence[Drawn]) -> list[str]:
+    return [f"![{CAPTIONS[figure.kind]}, {one.id}](figures/{figure.name}.svg)" for figure in drawn]
+
+
+def settings(tables: Sequence[Table]) -> list[str]:
+    """What the runs were made with, and what the paper leaves open."""
+    used: dict[str, Setting] = {}
+    for table in tables:
+        for column in table.columns:
+            if table.rounds(column):
+                used.setdefault(column.place.setting.name, column.place.setting)
+    parts = []
+    for one in used.values():
+        parts.append(f"**{one.title}** (`{one.name}`)")
+        parts.append(wrapped("`" + "`, `".join(flat(one.config)) + "`"))
+        if one.readings:
+            lines = ["| what | read as | why |", "|---|---|---|"]
+            lines += [f"| {r.what} | {r.choice} | {r.why} |" for r in one.readings]
+            parts.append("\n".join(lines))
+    return parts
+
+
+def flat(tree: Mapping[str, Any], above: str = "") -> list[str]:
+    """Settings as the command line has them.
+
+    >>> flat({"data": {"name": "mnist"}, "rounds": 3})
+    ['data.name=mnist', 'rounds=3']
+    """
+    found: list[str] = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found += flat(value, f"{above}{name}.")
+        else:
+            found.append(f"{above}{name}={str(value).lower() if isinstance(value, bool) else value}")
+    return found
+
+
+def repeats(tables: Sequence[Table], records: Records) -> list[str]:
+    """How far equal runs are apart: what no difference between methods should be smaller than."""
+    used = {record.path for table in tables for record in table.records}
+    lines = []
+    for known in records.by_question.values():
+        alike = [record for record in known if record.version == known[0].version]  # other versions draw other batches
+        if len(alike) > 1 and any(record.path in used for record in alike):
+            gaps = apart(*alike[:2])
+            if gaps:
+                fields, rounds = alike[0].fields, sorted(gaps)
+                mean, largest = sum(gaps.values()) / len(gaps), max(gaps.values())
+                where = (
+                    f"{fields.get('experiment')}/{fields.get('row')} | {alike[0].seed} | {rounds[0]} to {rounds[-1]}"
+                )
+                lines.append(f"| {where} | {mean:.1f} | {largest:.1f} |")
+    head = ["| run | seed | rounds | points of accuracy apart, mean | largest |", "|---|---|---|---|---|"]
+    return ["They differ in rounding alone.", "\n".join([*head, *sorted(lines)])] if lines else []
+
+
+def apart(first: Record, second: Record) -> dict[int, float]:
+    """Points of accuracy between two runs, at the rounds both evaluated."""
+    one, other = (
+        {e["round"]: e["accuracy"] for e in record.fields["evaluations"] if e.get("accuracy") is not None}
+        for record in (first, second)
+    )
+    return {round: 100 * abs(one[round] - other[round]) for round in one.keys() & other.keys()}
+
+
+def made_with(records: Iterable[Record]) -> str:
+    """Runs and seconds by version and hardware."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in {record.path: record for record in records}.values():
+        machine = record.fields.get("hardware", {})
+        where = machine.get("gpu") or f"{machine.get('cores', '?')} cores"
+        groups.setdefault((record.version, where, machine.get("note", "")), []).append(record)
+    head = ["Accord", "on", "remark", "runs", "rounds", "seconds on the clock", "seconds of the device"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for (version, where, note), known in sorted(groups.items()):
+        rounds, seconds = sum(record.rounds_done for record in known), sum(record.seconds for record in known)
+        share = sum(record.device_seconds for record in known)
+        numbers = f"{len(known)} | {rounds} | {seconds:.0f} | {f'{share:.0f}' if share else '-'}"
+        lines.append(f"| {version} | {where} | {note} | {numbers} |")
+    said = [CLOCK, *([EARLIER] if any(version.startswith(words.OLD) for version, _, _ in groups) else [])]
+    return "\n\n".join(["\n".join(lines), *map(wrapped, said)])
+
+
+def index(tables: Sequence[Table]) -> str:
+    """All experiments, paper by paper."""
+    parts = [
+        "# Results",
+        wrapped(
+            "Every table and figure of the five papers (and of a report on one of them), as far as it was run. Written "
+            "by `accord reproduce --pages` from the records in `results/`; `accord reproduce ID` runs what is missing."
+        ),
+    ]
+    for paper, title in shelf.PAPERS.items():
+        known = [table for table in tables if table.experiment.paper == paper]
+        any_results = any(map(enough, known))
+        parts.append(f"## {f'[{title}]({paper}.md)' if any_results else title}")
+        lines = [
+            "| id | what | rows with results | lead of the own method over its baseline, ours (paper) |",
+            "|---|---|---|---|",
+        ]
+        lines += [_line(table) for table in known]
+        parts.append("\n".join(lines))
+    parts.append("## Other pages")
+    parts.append("\n".join(f"- [{title}]({name})" for name, title in OTHERS.items()))
+    return "\n\n".join(parts) + "\n"
+
+
+OTHERS = {
+    "five_papers.md": "FedAvg against the five papers' methods, small federations",
+    "all_methods.md": "All methods on one federation",
+    "tuned_demo.md": "The demo, tuned",
+}
+
+
+def _line(table: Table) -> str:
+    one: Experiment = table.experiment
+    done = len({row for (row, _), cell in table.cells.items() if cell.all})
+    leads = []
+    for column in table.columns:
+        order = table.order(column)
+        if order is not None and order.lead_ours is not None and order.lead_printed is not None:
+            ours, theirs = (words.signed(column, lead) for lead in (order.lead_ours, order.lead_printed))
+            leads.append(f"{column.group}, {column.title}: {ours} ({theirs})")
+    return f"| `{one.id}` | {one.title}, {one.what} | {done} of {len(one.rows)} | {'; '.join(leads)} |"
+
+
+def _left(table: Table) -> str:
+    one = table.experiment
+    done = len({row for (row, _), cell in table.cells.items() if cell.all})
+    some = f"; {done} of {len(one.rows)} rows" if done else ""
+    return f"- `{one.id}`: {one.title}, {one.what}{_why(table)}{some}"
+
+
+def _why(table: Table) -> str:
+    one = table.experiment
+    reasons = {one.obstacle(row, column.place) for row in one.rows for column in one.columns}
+    reasons.discard("")
+    every = all(one.obstacle(row, column.place) for row in one.rows for column in one.columns)
+    return f" (cannot be run yet: {'; '.join(sorted(reasons))})" if every else ""
+
+
+def _parts(text: str) -> list[str]:
+    """Paragraphs, and the items of lists."""
+    return [part for block in text.split("\n\n") for part in block.replace("\n- ", "\n\n- ").split("\n\n")]
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """At the width of all pages."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

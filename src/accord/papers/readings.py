@@ -1,0 +1,93 @@
+"""The words beside a table, in which every number is computed: placeholders of a text, filled from the table.
+
+`{fedavg.cifar10}` is our number of a row in a column, `{fedavg.cifar10.paper}` the printed one; instead of `paper` also
+`std`, `rounds` (how far it ran), `seconds`, `seeds`, `at 130` (accuracy at a round, in percent) and `to 50` (the first
+round with that accuracy, in percent). Two of them may be joined: `{fedbr.cifar10 - fedavg.cifar10}`, or with `/`.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Mapping
+
+from accord.errors import ConfigError
+from accord.measures.accuracy import rounds_to
+from accord.papers.experiment import Column
+from accord.papers.table import Cell, Table
+
+_PLACE = re.compile(r"\{([^{}]+)\}")
+UNKNOWN = "(no number yet)"
+
+Reading = Callable[[Cell, str], float | None]
+
+
+def filled(text: str, table: Table) -> str:
+    """The text with its numbers; where there is none yet, it says so."""
+    return _PLACE.sub(lambda match: _value(match[1], table), text).strip()
+
+
+def _value(expression: str, table: Table) -> str:
+    for sign in (" - ", " / "):
+        if sign in expression:
+            left, right = (_term(part, table) for part in expression.split(sign))
+            if left[0] is None or right[0] is None or (sign == " / " and right[0] == 0):
+                return UNKNOWN
+            return left[1](left[0] - right[0]) if sign == " - " else f"{left[0] / right[0]:.1f}"
+    value, write = _term(expression, table)
+    return UNKNOWN if value is None else write(value)
+
+
+def _term(text: str, table: Table) -> tuple[float | None, Callable[[float], str]]:
+    row, _, rest = text.strip().partition(".")
+    named = [one for one in table.experiment.columns if f"{rest}.".startswith(f"{one.key}.")]  # keys may hold dots
+    column = max(named, key=lambda one: len(one.key), default=None)
+    cell = table.cells.get((row, column.key)) if column is not None else None
+    kind, _, argument = rest[len(column.key) + 1 :].partition(" ") if column is not None else ("?", "", "")
+    if column is None or cell is None or kind not in READINGS:
+        raise ConfigError(f"{table.experiment.id}: its text asks for {{{text}}}, which is no number of its table")
+    return READINGS[kind](cell, argument), _writer(kind, column)
+
+
+def _writer(kind: str, column: Column) -> Callable[[float], str]:
+    if kind in ("", "std", "paper"):
+        return column.number.write
+    return (lambda value: f"{value:.1f}") if kind == "at" else (lambda value: f"{value:.0f}")
+
+
+def _ours(cell: Cell, argument: str) -> float | None:
+    return None if cell.ours is None else cell.ours.mean
+
+
+def _at(cell: Cell, argument: str) -> float | None:
+    """Accuracy at a round, in percent, the mean over runs."""
+    values = [curve[int(argument)] for curve in _curves(cell) if int(argument) in curve]
+    return 100 * statistics.fmean(values) if values else None
+
+
+def _to(cell: Cell, argument: str) -> float | None:
+    """The first round with an accuracy, in percent; the mean over runs, if all reached it."""
+    target = float(argument) / 100
+    reached = [rounds_to(curve, [target])[target] for curve in _curves(cell)]
+    known = [round for round in reached if round is not None]
+    return statistics.fmean(known) if known and len(known) == len(reached) else None
+
+
+def _curves(cell: Cell) -> list[dict[int, float]]:
+    """Accuracy by round, of each run."""
+    return [
+        {one["round"]: one["accuracy"] for one in record.fields["evaluations"] if one.get("accuracy") is not None}
+        for record in cell.records
+    ]
+
+
+READINGS: Mapping[str, Reading] = {
+    "": _ours,
+    "paper": lambda cell, _: cell.printed.value,
+    "std": lambda cell, _: cell.ours.std if cell.ours is not None else None,
+    "rounds": lambda cell, _: float(cell.rounds) or None,
+    "seconds": lambda cell, _: sum(record.seconds for record in cell.records) or None,
+    "seeds": lambda cell, _: float(len(cell.records)) or None,
+    "at": _at,
+    "to": _to,
+}

@@ -1,0 +1,146 @@
+"""Thin records of runs, one JSON file each, and how a row of a table finds those that are its own.
+
+A record belongs to a row by its configuration: what changes the result must be the same, what only changes where, how
+fast or for how long it was made may differ. So one run serves every table that asks for it, whatever its file's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from accord.config import RunConfig, from_dict, to_dict
+from accord.errors import AccordError, DataError
+from accord.wire.writing import digest
+
+Fields = Mapping[str, Any]
+
+# What does not decide to which row a run belongs: the machine's settings, and what is looked at. Seed and rounds do,
+# but a table asks for them by themselves.
+_OF_THE_MACHINE = (
+    *("out", "name", "executor", "workers", "device", "log", "checkpoint", "precision", "channels_last", "compile"),
+    *("targets", "seed", "rounds"),
+)
+_OF_THE_DATA = ("dir", "download")
+FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has
+
+
+def question(config: RunConfig) -> str:
+    """The same for two configurations exactly when their runs answer the same question, whatever seed and rounds."""
+    values = {name: value for name, value in to_dict(config).items() if name not in _OF_THE_MACHINE}
+    values["data"] = {name: value for name, value in values["data"].items() if name not in _OF_THE_DATA}
+    values["evaluate"] = {"split": values["evaluate"]["split"]}
+    return digest(values)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was kept of a run."""
+
+    path: Path
+    fields: Fields = field(repr=False)
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return int(self.fields["seed"])
+
+    @property
+    def rounds_done(self) -> int:
+        """How far it came."""
+        return int(self.fields["evaluations"][-1]["round"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether it came to its end."""
+        return bool(self.fields.get("finished"))
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it never will, as its training diverged."""
+        return "diverged" in self.fields.get("broke_off", "")
+
+    @property
+    def version(self) -> str:
+        """Of Accord."""
+        return str(self.fields.get("versions", {}).get("accord", "unknown"))
+
+    @property
+    def seconds(self) -> float:
+        """On the clock."""
+        return float(self.fields["seconds"])
+
+    @property
+    def device_seconds(self) -> float:
+        """Of the device: its share where several runs were at work; 0 where that is not known."""
+        return float(self.fields.get("gpu_seconds", 0.0))
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """Of the run, read by this version; ConfigError where it no longer can."""
+        if "config" in self.fields:
+            return from_dict(self.fields["config"], source=str(self.path))
+        return from_dict({}, self.fields["settings"], str(self.path))
+
+    def until(self, rounds: int) -> Record:
+        """The same run, seen at an earlier round; itself if it did not get further."""
+        if self.rounds_done <= rounds:
+            return self
+        seen = [one for one in self.fields["evaluations"] if one["round"] <= rounds]
+        if not seen:
+            return self
+        cut = {name: value for name, value in self.fields.items() if name not in ("summary", "broke_off")}
+        share = seen[-1]["round"] / self.rounds_done
+        costs = {"seconds": share * self.seconds, "gpu_seconds": share * self.device_seconds}
+        return Record(self.path, {**cut, **costs, "evaluations": seen})
+
+    def complete(self, rounds: int) -> bool:
+        """Whether nothing of it is left to do."""
+        return self.diverged or self.rounds_done >= rounds
+
+
+def read_record(path: Path) -> Record:
+    """One file; DataError if it holds no record."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        missing = [name for name in FIRST if name not in fields]
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path} cannot be read as a record: {error}") from error
+    if missing or not ({"config", "settings"} & fields.keys()) or not fields["evaluations"]:
+        raise DataError(f"{path} is no record of a run: {', '.join(missing) or 'its settings'} are missing in it")
+    return Record(path, fields)
+
+
+@dataclass(frozen=True)
+class Records:
+    """All records of some folders, by what they answer."""
+
+    by_question: Mapping[tuple[str, int], Sequence[Record]]
+    unreadable: Mapping[Path, str] = field(default_factory=dict)  # made with settings this version does not have
+
+    @classmethod
+    def of(cls, folders: Iterable[Path]) -> Records:
+        """Those in `folders` and in folders below."""
+        found: dict[tuple[str, int], list[Record]] = {}
+        unreadable: dict[Path, str] = {}
+        for path in sorted(path for folder in folders for path in folder.rglob("*.json")):
+            record = read_record(path)
+            try:
+                found.setdefault((question(record.config), record.seed), []).append(record)
+            except AccordError as error:
+                unreadable[path] = str(error)
+        return cls(found, unreadable)
+
+    def find(self, config: RunConfig) -> Record | None:
+        """The one that says most about a run: the furthest, of equals the newest version, then the first by name."""
+        known = self.by_question.get((question(config), config.seed), [])
+        return max(known, key=lambda record: (record.rounds_done, _ordered(record.version)), default=None)
+
+
+def _ordered(version: str) -> tuple[int, ...]:
+    """0.10.0 is newer than 0.9.0."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -1,0 +1,159 @@
+"""`accord.reproduce`: run what is missing of a paper's experiment, and put the numbers beside the printed ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from accord.errors import ConfigError
+from accord.papers import shelf, words
+from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
+from accord.papers.experiment import Experiment, Scale
+from accord.papers.keeping import hardware, record_of, write_record
+from accord.papers.records import Records, question, read_record
+from accord.papers.table import Table
+from accord.papers.turns import shares
+from accord.papers.wanted import Wanted, check_free, for_machine, missing, wanted
+from accord.study.checks import check_distinct, several, whole
+
+RUNS, RESULTS = Path("runs/reproduce"), Path("results")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An experiment's table, and what is missing in it."""
+
+    table: Table
+    missing: Sequence[str]  # labels of the runs that are still to do
+    failed: dict[str, str] = field(default_factory=dict)  # those that broke now, and why
+
+    @property
+    def text(self) -> str:
+        """What is printed: the table, the order, the gaps."""
+        experiment = self.table.experiment
+        parts = [f"{experiment.id}: {experiment.title}, {experiment.what}", words.tables(self.table), words.LEGEND]
+        if self.table.scale == "smoke":
+            parts.append("A smoke test: tiny runs on a few digits, so that the numbers mean nothing.")
+        parts += ["\n".join(words.orders(self.table))]
+        if self.missing:
+            parts.append(f"Still to run ({len(self.missing)}): {'; '.join(self.missing)}.")
+        parts.append("\n".join(line for line in words.gaps(self.table) if "cannot be run yet" in line))
+        parts += [f"failed: {label}: {why}" for label, why in self.failed.items()]
+        return "\n\n".join(part for part in parts if part)
+
+
+def reproduce(
+    id: str | Experiment,
+    *,
+    rows: Sequence[str] = (),
+    seeds: Sequence[int] = (0,),
+    scale: Scale = "full",
+    device: str = "auto",
+    jobs: int = 1,
+    minutes: float | None = None,
+    runs: Path | str = RUNS,
+    results: Path | str = RESULTS,
+    sets: Sequence[str] = (),
+    mps: bool = False,
+    note: str = "",
+    only_show: bool = False,
+    say: Say = print,
+) -> Reproduction:
+    """Run what is missing, the most informative runs first; the same call goes on after a stop.
+
+    Args:
+        id: of the experiment, see `accord list experiments`; or one of your own.
+        rows: names of rows; none: all of them.
+        seeds: the first one of all rows is run before the next one of any.
+        scale: full, as the paper has it; short, fewer rounds; smoke, a look at every row within a minute.
+        device: cpu, cuda or auto.
+        jobs: runs at a time, each in a process of its own.
+        minutes: leave in that time; what is at work is stopped and goes on with the next call.
+        runs: folder of the runs, in which they can be resumed.
+        results: folder of the records; those of a smoke test stay with its runs.
+        sets: changes of the machine's settings, such as "data.dir=..." or "compile=false".
+        mps: let the runs' kernels share the GPU.
+        note: a remark on the hardware for the records.
+        only_show: run nothing.
+        say: is told what happens.
+    """
+    experiment = id if isinstance(id, Experiment) else shelf.experiment(id)
+    _check(scale, device, jobs, minutes)
+    check_distinct(several(seeds, "seeds"), "seeds")
+    check_free(sets)
+    runs, results = Path(runs) / scale, Path(results) if scale != "smoke" else Path(runs) / scale / "records"
+    small = scale == "smoke"
+    machine = for_machine("cpu" if small and device == "auto" else device, one_core=small or jobs > 1)
+    asked = wanted(experiment, seeds, scale, rows, [*sets, *_not_given(machine, sets)])
+    failed: dict[str, str] = {}
+    left = missing(asked, Records.of([results]))
+    if left and not only_show:
+        say(f"{len(asked)} runs, {len(asked) - len(left)} of them done before")
+        if mps:
+            say(start_sharing())
+        keeper = _Keeper(runs, results, hardware(note), failed)
+        until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
+        worker: Worker = Here(runs, keeper) if scale == "smoke" else Desk(runs, jobs, keeper, _timed(say))
+        worker.work(left, until)
+        left = missing(asked, Records.of([results]))
+    return Reproduction(Table.of(experiment, Records.of([results]), seeds, scale), [one.label for one in left], failed)
+
+
+@dataclass(frozen=True)
+class _Keeper:
+    """Writes the record of a run that has ended or was stopped."""
+
+    runs: Path
+    results: Path
+    hardware: dict[str, str]
+    failed: dict[str, str]
+
+    def __call__(self, run: Wanted, diverged: str, failed: str) -> None:
+        if failed:
+            self.failed[run.label] = failed
+        folder = run.entry(self.runs).folder
+        record = record_of(folder, run.labels, self.hardware)
+        if record is None:
+            if diverged:
+                self.failed[run.label] = diverged
+            return
+        path = run.record_path(self.results)
+        if not self._says_less(record, path, run):
+            share = shares(self.runs).get(folder.name, 0.0)
+            costs = {"gpu_seconds": round(share, 1)} if share and "gpu" in self.hardware else {}
+            write_record(path, record | costs | ({"broke_off": diverged} if diverged else {}))
+
+    def _says_less(self, record: Mapping[str, Any], path: Path, run: Wanted) -> bool:
+        """Whether the file holds more of the same run, which had been begun again and stopped early."""
+        known = read_record(path) if path.is_file() else None
+        same = known is not None and question(known.config) == run.question
+        return known is not None and same and known.rounds_done > record["evaluations"][-1]["round"]
+
+
+def seeds_of(records: Records) -> list[int]:
+    """All seeds that were ever run."""
+    return sorted({seed for _, seed in records.by_question})
+
+
+def _check(scale: str, device: str, jobs: int, minutes: float | None) -> None:
+    for what, value, allowed in (("scale", scale, get_args(Scale)), ("device", device, ("auto", "cpu", "cuda"))):
+        if value not in allowed:
+            raise ConfigError(f"{what} {value!r} is unknown. Allowed: {', '.join(allowed)}.")
+    if whole(jobs, "jobs") < 1:
+        raise ConfigError(f"jobs: must be at least 1, not {jobs}")
+    if minutes is not None and not minutes > 0:
+        raise ConfigError(f"minutes: must be above 0, not {minutes}")
+
+
+def _not_given(machine: Sequence[str], sets: Sequence[str]) -> list[str]:
+    """The machine's settings that nobody has set otherwise."""
+    given = {text.partition("=")[0].strip() for text in sets}
+    return [text for text in machine if text.partition("=")[0] not in given]
+
+
+def _timed(say: Say) -> Say:
+    begin = time.monotonic()
+    return lambda text: say(f"{time.monotonic() - begin:6.0f} s  {text}")

@@ -1,0 +1,63 @@
+"""`accord reproduce` and `accord list experiments`, and the same without typer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from accord.cli.app import app
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize("id", ["ufo-t1", "rane-f8"])
+def test_a_smoke_test_runs_every_row_and_prints_the_table(id: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", id, "--scale", "smoke", "--runs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "Still to run" not in done.output
+    assert "FedUFO" in done.output or "FedRANE" in done.output
+    assert "the numbers mean nothing" in done.output
+
+
+def test_experiments_are_listed() -> None:
+    done = CliRunner().invoke(app, ["list", "experiments", "--json"])
+    lines = {line["id"]: line for line in json.loads(done.output)}
+    assert lines["ufo-t1"]["rows"] == 8
+    assert lines["rane-t2"]["paper"] == "fedrane"
+    assert "br-t1" in CliRunner().invoke(app, ["list", "experiments"]).output
+
+
+def test_what_is_wrong_is_said_in_a_sentence() -> None:
+    done = CliRunner().invoke(app, ["reproduce", "ufo-t9"])
+    assert done.exit_code == 2
+    assert "unknown experiment 'ufo-t9'" in done.output
+    assert CliRunner().invoke(app, ["reproduce"]).exit_code == 2
+
+
+def test_pages_are_written(tmp_path: Path) -> None:
+    results = str(ROOT / "results")
+    done = CliRunner().invoke(app, ["reproduce", "br-t1", "--page", "--results", results, "--docs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "# FedBR" in (tmp_path / "fedbr.md").read_text(encoding="utf-8")
+    assert (tmp_path / "figures" / "br-t1-rounds.svg").is_file()
+
+
+def test_without_typer_and_rich(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['typer'] = sys.modules['rich'] = sys.modules['matplotlib'] = None\n"
+        "sys.argv = ['papers', 'ufo-t1', '--show', '--results', sys.argv[1]]\n"
+        "from accord.papers.__main__ import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "96.75±0.07" in done.stdout

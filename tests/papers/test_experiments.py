@@ -1,0 +1,108 @@
+"""Every experiment that comes with the package is whole: rows, numbers, configurations."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from accord.colours import looks
+from accord.errors import ConfigError
+from accord.papers import shelf
+from accord.papers.figures import KINDS
+from accord.papers.printed import Printed, printed
+
+# Section D of the specification: every table and figure with numbers or curves to compare.
+IDS = """
+ufo-t1 ufo-t2 ufo-t3 ufo-t4 ufo-t5 ufo-t6 ufo-f3 ufo-f4 rep-t1 rep-f2 rep-f3 br-t1 br-t2 br-t3 br-t4 br-t5 br-t6 br-t7
+br-f2 br-f3 br-f5 br-f6a br-f6b br-f6c br-f6d br-f7 mmd-f4a mmd-f4b mmd-f4c mmd-f4d fus-t1 fus-t2 fus-f5a fus-f5b
+fus-f5c fus-f5d fus-f6 rane-t1 rane-t2 rane-f3 rane-f4 rane-f5 rane-f6 rane-f7 rane-f8
+"""
+
+
+def test_every_id_of_the_specification_is_there() -> None:
+    assert set(IDS.split()) <= set(shelf.names())
+    assert set(shelf.names()) - set(IDS.split()) == {"br-question", "br-t1-kept"}  # questions of our own
+
+
+@pytest.mark.parametrize("id", shelf.names())
+def test_every_row_is_a_configuration(id: str) -> None:
+    one = shelf.experiment(id)
+    for place in one.places:
+        for row in one.rows:
+            if one.holds(row, place):
+                full = one.config(row, place, 3, "full")
+                short = one.config(row, place, 3, "short")
+                assert full.seed == 3
+                assert short.rounds <= full.rounds
+    for row in one.rows:
+        assert one.config(row, one.places[0], 0, "smoke").data.name == "mnist5k"
+
+
+@pytest.mark.parametrize("id", shelf.names())
+def test_numbers_are_finite_and_names_fit_into_files(id: str) -> None:
+    one = shelf.experiment(id)
+    for row in one.rows:
+        assert re.fullmatch(r"[\w.-]+", row.name)
+        for number in row.printed.values():
+            assert number.value is None or math.isfinite(number.value)
+    for place in one.places:
+        assert re.fullmatch(r"[\w.-]+", place.name)
+    assert len({place.name for place in one.places}) == len(one.places)
+    assert set(one.figures) <= {*KINDS, "tsne", "outputs"}
+
+
+@pytest.mark.parametrize("id", shelf.names())
+def test_rows_of_a_table_look_different(id: str) -> None:
+    names = [row.name for row in shelf.experiment(id).rows]
+    assert len(set(looks(names).values())) == len(names)
+
+
+def test_a_method_has_its_look_in_every_picture() -> None:
+    assert looks(["fedavg", "fedufo"])["fedufo"] == looks(["qffl", "fedufo", "own"])["fedufo"]
+
+
+# Three numbers of each paper, copied from it and not from the files under test.
+@pytest.mark.parametrize(
+    ("id", "row", "column", "text"),
+    [
+        ("ufo-t1", "fedufo", "cifar10", "67.45±0.81"),
+        ("ufo-t2", "fedavg", "cifar10-std", "9.23"),
+        ("ufo-t5", "cgl-dynamic", "std", "3.65"),
+        ("ufo-t6", "fedufo", "cub-std", "1.36e-1"),
+        ("rep-t1", "uad", "mnist", "0.9176"),
+        ("br-t1", "fedbr", "cifar10-rounds", "496 (1.5X)"),
+        ("br-t1", "local", "cifar100", "1.31"),
+        ("br-t3", "fedcm-fedbr", "cifar10", "65.32 (+2.69)"),
+        ("br-t4", "component2", "mnist", "86.25"),
+        ("br-t7", "fedcm", "cifar100-params", "44.8"),
+        ("mmd-f4a", "fedmmd", "rounds", "260"),
+        ("fus-t1", "multi", "d", "82.95"),
+        ("fus-t2", "conv", "95", "92"),
+        ("rane-t1", "fedrane", "cifar10-alpha0.1", "0.5056"),
+        ("rane-t2", "ditto", "fashion-alpha5", "0.9179"),
+    ],
+)
+def test_numbers_are_the_papers(id: str, row: str, column: str, text: str) -> None:
+    assert shelf.experiment(id).row(row).printed[column].text == text
+
+
+def test_printed_numbers_are_read() -> None:
+    assert printed("58.51 ± 0.89") == Printed("58.51 ± 0.89", 58.51, 0.89)
+    assert printed("64.66 (+5.67)").value == 64.66
+    assert printed("1.75e-3").value == 0.00175
+    assert printed("-").value is None
+    with pytest.raises(ConfigError, match="no printed number"):
+        printed("about 60")
+
+
+def test_an_unknown_experiment_is_refused_with_a_hint() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'ufo-t1'"):
+        shelf.experiment("ufo-t11")
+
+
+def test_the_text_of_an_experiment_holds_no_result_that_is_not_computed() -> None:
+    for one in shelf.experiments():
+        outside = re.sub(r"\{[^{}]+\}", "", one.text)
+        assert not re.findall(r"\d\d\.\d", outside), one.id

@@ -1,0 +1,181 @@
+"""Runs that are missing are carried out, in the right order, and go on after a stop."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accord
+from accord.errors import ConfigError
+from accord.observe import Observer
+from accord.papers import reproduction, shelf
+from accord.papers.desk import Desk, Here
+from accord.papers.experiment import Experiment
+from accord.papers.wanted import for_machine, wanted
+from papers.conftest import tiny
+
+CPU = ["device=cpu", "executor=sequential"]
+
+
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of any scale in this process, which is quicker."""
+    monkeypatch.setattr(reproduction, "Desk", lambda runs, jobs, done, say: Here(runs, done))
+
+
+def records(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.name: json.loads(path.read_text()) for path in sorted(folder.rglob("*.json"))}
+
+
+def test_the_most_informative_runs_come_first() -> None:
+    labels = [one.label for one in wanted(tiny(), (0, 1), "full")]
+    assert labels == [
+        f"{row} in digits, seed {seed}" for seed in (0, 1) for row in ("scaffold", "fedavg", "fedprox")
+    ]  # the paper's own, what it is compared with, the others; `later` cannot be run yet
+
+
+def test_experiments_share_the_folder_of_a_run() -> None:
+    def folder(id: str, row: str) -> Path:
+        runs = wanted(shelf.experiment(id), (0,), "full", [row])
+        return next(one for one in runs if one.place.name == "ufo-cifar10").entry(Path("runs")).folder
+
+    assert folder("ufo-t1", "fedavg") == folder("ufo-t3", "cls")
+
+
+def test_what_is_missing_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_process(monkeypatch)
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
+    said: list[str] = []
+    first = accord.reproduce(tiny(), rows=["fedavg"], say=said.append, **where)
+    assert first.missing == []
+    assert said == ["1 runs, 0 of them done before"]
+    known = records(tmp_path / "results")
+    assert list(known) == ["fedavg-seed0.json"]
+    record = known["fedavg-seed0.json"]
+    assert record["finished"]
+    assert record["rounds_done"] == 4
+    assert record["config"]["algorithm"]["name"] == "fedavg"
+    assert record["versions"]["accord"] == accord.__version__
+    assert [one["round"] for one in record["evaluations"]] == [1, 2, 3, 4]
+    assert len(record["evaluations"][-1]["clients"]["deciles"]) == 9
+    sent = [one["bytes"] for one in record["evaluations"]]
+    assert sent == [sent[0] * n for n in (1, 2, 3, 4)]
+    said.clear()
+    accord.reproduce(tiny(), say=said.append, **where)
+    assert said == ["3 runs, 1 of them done before"]
+    said.clear()
+    again = accord.reproduce(tiny(), say=said.append, **where)
+    assert said == []
+    assert "Table 0" in again.text
+    assert "cannot be run yet: a part" in again.text
+
+
+class _StopIn(Observer):
+    def __init__(self, round: int) -> None:
+        self._round = round
+
+    def round_ended(self, round: int, record: Any) -> None:
+        if round == self._round:
+            raise KeyboardInterrupt
+
+
+def test_a_stopped_run_goes_on_to_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_process(monkeypatch)
+    whole: dict[str, Any] = {"runs": tmp_path / "a", "results": tmp_path / "b", "device": "cpu"}
+    accord.reproduce(tiny(), rows=["fedavg"], say=str, **whole)
+    one = next(o for o in wanted(tiny(), (0,), "full", ["fedavg"], for_machine("cpu", one_core=False)))
+    entry = one.entry(tmp_path / "c" / "full")
+    config = replace(entry.config, checkpoint=replace(entry.config.checkpoint, every=1))
+    with pytest.raises(KeyboardInterrupt):
+        accord.run(config, observers=[_StopIn(2)])
+    result = accord.reproduce(
+        tiny(), rows=["fedavg"], say=str, runs=tmp_path / "c", results=tmp_path / "d", device="cpu"
+    )
+    assert result.missing == []
+    curves = [
+        [evaluation["accuracy"] for evaluation in records(tmp_path / name)["fedavg-seed0.json"]["evaluations"]]
+        for name in ("b", "d")
+    ]
+    assert curves[0] == curves[1]
+
+
+def test_in_time_means_that_what_is_left_is_named(tmp_path: Path) -> None:
+    experiment = shelf.experiment("ufo-f4")
+    result = accord.reproduce(experiment, scale="smoke", minutes=1e-9, runs=tmp_path, say=str)
+    assert result.missing == [
+        f"{row} in ufo-mnist, seed 0" for row in ("lambda3", "cls", "lambda1", "lambda2", "lambda5")
+    ]
+    assert "Still to run (5): lambda3" in result.text
+
+
+def test_a_diverged_run_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_process(monkeypatch)
+    one = tiny(3)
+    wild = replace(one.row("fedavg"), config={"algorithm": {"name": "fedavg"}, "local": {"lr": 1e30}})
+    experiment: Experiment = replace(one, rows=[wild, *one.rows[1:]])
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
+    result = accord.reproduce(experiment, rows=["fedavg"], say=str, **where)
+    assert result.missing == []
+    assert "1 diverged" in result.text
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rows": ["fedsgd"]}, "has no row 'fedsgd'"),
+        ({"scale": "huge"}, "scale 'huge' is unknown"),
+        ({"device": "tpu"}, "device 'tpu' is unknown"),
+        ({"jobs": 0}, "jobs: must be at least 1"),
+        ({"minutes": 0}, "minutes: must be above 0"),
+        ({"seeds": []}, "seeds: name at least one"),
+        ({"sets": ["local.lr=1"]}, "local.lr belongs to the experiment"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        accord.reproduce(tiny(), runs=tmp_path / "runs", results=tmp_path, **given)
+    assert not any(tmp_path.iterdir())
+
+
+def test_runs_in_processes_of_their_own(tmp_path: Path) -> None:
+    said: list[str] = []
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
+    result = accord.reproduce(tiny(2), rows=["fedavg", "scaffold"], jobs=2, say=said.append, **where)
+    assert result.failed == {}
+    assert result.missing == []
+    assert [line.split("  ")[-1] for line in said[1:3]] == [
+        "started: scaffold in digits, seed 0",
+        "started: fedavg in digits, seed 0",
+    ]
+    assert len(records(tmp_path / "results")) == 2
+
+
+@pytest.mark.slow  # it waits for clocks
+def test_minutes_are_kept_and_the_next_call_goes_on(tmp_path: Path) -> None:
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
+    lengths = []
+    for _ in range(2):
+        begin = time.monotonic()
+        result = accord.reproduce(
+            tiny(100_000), rows=["fedavg"], minutes=0.25, sets=["checkpoint.every=1"], say=str, **where
+        )
+        assert time.monotonic() - begin < 20
+        assert result.missing == ["fedavg in digits, seed 0"]
+        lengths.append(records(tmp_path / "results")["fedavg-seed0.json"]["rounds_done"])
+    assert 0 < lengths[0] < lengths[1]
+
+
+def test_a_run_that_breaks_is_named_with_its_last_words(tmp_path: Path) -> None:
+    ended: list[tuple[str, str]] = []
+    one = next(iter(wanted(tiny(), (0,), "full", ["fedavg"], CPU)))
+    blocked = one.entry(tmp_path).folder
+    blocked.mkdir(parents=True)
+    (blocked / "something").write_text("else")
+    desk = Desk(tmp_path, 1, lambda run, diverged, failed: ended.append((diverged, failed)), str)
+    desk.work([one], time.monotonic() + 60)
+    assert len(ended) == 1
+    assert "holds no run" in ended[0][1]

@@ -1,0 +1,184 @@
+"""Means, deviations, differences and orders, computed by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from accord.errors import ConfigError, DataError
+from accord.papers import words
+from accord.papers.numbers import Number
+from accord.papers.readings import filled
+from accord.papers.records import Records
+from accord.papers.table import order
+from papers.conftest import Write, table, tiny
+
+
+def test_mean_deviation_and_difference(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.5, 0.6, 0.7], seed=0)  # the last two: 65
+    write("fedavg", [0.1, 0.2, 0.7, 0.68], seed=1)  # 69
+    cell = table(tmp_path).cells["fedavg", "last"]
+    assert cell.ours is not None
+    assert cell.ours.mean == pytest.approx(67.0)
+    assert cell.ours.std == pytest.approx(8**0.5)  # both are 2 from the mean, divided by n - 1
+    assert cell.difference == pytest.approx(7.0)
+    assert words.ours(table(tmp_path), cell, tiny().columns[0]) == "67.00 ± 2.83 (+7.00)"
+
+
+def test_rounds_to_a_target_count_where_every_run_reached_it(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.5, 0.4, 0.6], seed=0)
+    assert table(tmp_path).cells["fedavg", "to50"].ours.mean == 20  # type: ignore[union-attr]
+    write("fedavg", [0.1, 0.1, 0.1, 0.1], seed=1)
+    cell = table(tmp_path).cells["fedavg", "to50"]
+    assert cell.ours is None
+    assert words.ours(table(tmp_path), cell, tiny().columns[1]) == "not reached"
+
+
+def test_the_order_of_methods(tmp_path: Path, write: Write) -> None:
+    # The paper: scaffold 70, fedprox 61, fedavg 60. Here scaffold leads too, the other two have changed places.
+    write("fedavg", [0.1, 0.1, 0.5, 0.5])
+    write("fedprox", [0.1, 0.1, 0.4, 0.4])
+    write("scaffold", [0.1, 0.1, 0.6, 0.6])
+    found = table(tmp_path).order(tiny().columns[0])
+    assert found is not None
+    assert (found.compared, found.pairs, found.kept) == (3, 3, 2)
+    assert found.best_printed
+    assert found.best_ours
+    assert found.lead_printed == pytest.approx(10.0)
+    assert found.lead_ours == pytest.approx(10.0)
+    said = words.orders(table(tmp_path))
+    assert "2 of 3 pairs of methods in the paper's order" in said[0]
+    assert "SCAFFOLD against FEDAVG: +10.00 in the paper, +10.00 here" in said[0]
+
+
+def test_fewer_rounds_are_better() -> None:
+    # As a table hands them over: the sign is turned, so that larger is better.
+    found = order(40, {"own": (-50, -80), "base": (-100, -70)}, "own", "base")
+    assert (found.kept, found.pairs) == (0, 1)
+    assert found.lead_printed == 50
+    assert found.lead_ours == -10
+    assert not found.best_ours
+
+
+def test_rows_that_did_not_run_as_long_are_shown_and_not_ordered(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.1, 0.5, 0.5])
+    write("scaffold", [0.1, 0.1, 0.6, 0.6])
+    write("fedprox", [0.9, 0.9], rounds_done=20, finished=False)
+    made = table(tmp_path)
+    assert made.order(tiny().columns[0]).compared == 2  # type: ignore[union-attr]
+    assert "90.00 (+29.00) [20]" in words.tables(made)
+
+
+def test_the_order_is_read_where_own_method_and_baseline_both_came(tmp_path: Path, write: Write) -> None:
+    write("scaffold", [0.3, 0.4], finished=False)
+    write("fedavg", [0.1, 0.2, 0.9, 0.9])
+    write("fedprox", [0.2, 0.3, 0.1, 0.1])
+    found = table(tmp_path).order(tiny().columns[0])
+    assert found is not None
+    assert (found.at, found.compared, found.kept) == (20, 3, 3)  # 35, 25 and 15, as the paper has them
+    assert found.lead_ours == pytest.approx(20.0)
+
+
+def test_seeds_that_stopped_early_are_not_in_the_mean_and_named(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.1, 0.5, 0.5], seed=0)
+    write("fedavg", [0.9], seed=1, finished=False)
+    made = table(tmp_path)
+    assert made.cells["fedavg", "last"].ours.mean == pytest.approx(50.0)  # type: ignore[union-attr]
+    assert "digits, seeds that did not get as far as others: FEDAVG seed 1 (round 10)" in words.gaps(made)
+
+
+def test_diverged_runs_are_counted_and_not_averaged(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.2], broke_off="training diverged in round 21")
+    column = tiny().columns[0]
+    made = table(tmp_path)
+    assert words.ours(made, made.cells["fedavg", "last"], column) == "1 diverged [20]"
+    write("fedavg", [0.1, 0.1, 0.5, 0.5], seed=1)
+    made = table(tmp_path)
+    assert words.ours(made, made.cells["fedavg", "last"], column) == "50.00 (−10.00), 1 diverged"
+
+
+def test_a_longer_run_is_read_at_the_round_that_is_asked_for(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.2, 0.3, 0.9])
+    cell = table(tmp_path, rounds=30).cells["fedavg", "last"]
+    assert cell.ours.mean == pytest.approx(25.0)  # type: ignore[union-attr]
+    assert cell.rounds == 30
+
+
+def test_a_record_belongs_to_the_row_its_settings_say(tmp_path: Path, write: Write) -> None:
+    path = write("fedavg", [0.5], name="anything")
+    settings = ["device=cuda", "precision=tf32", "data.name=mnist5k", "data.limit=60", "partition.name=iid"]
+    settings += ["partition.clients=3", "local.steps=1", "local.batch_size=8", "evaluate.every=10", "rounds=40"]
+    fields = {**json.loads(path.read_text()), "settings": settings}
+    del fields["config"]
+    path.write_text(json.dumps(fields))
+    assert table(tmp_path).cells["fedavg", "last"].records
+    path.write_text(json.dumps({**fields, "settings": [*settings, "local.lr=0.2"]}))
+    assert not table(tmp_path).cells["fedavg", "last"].records
+
+
+def test_of_two_records_the_furthest_counts_then_the_newest(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.2, 0.3, 0.4], name="a", versions={"accord": "0.10.0"})
+    write("fedavg", [0.1, 0.2, 0.3, 0.8], name="b", versions={"accord": "0.9.0"})
+    write("fedavg", [0.9, 0.9], name="c", versions={"accord": "1.0.0"})
+    (record,) = table(tmp_path).cells["fedavg", "last"].records
+    assert record.version == "0.10.0"
+
+
+def test_records_with_settings_this_version_lacks_are_named(tmp_path: Path, write: Write) -> None:
+    path = write("fedavg", [0.5], config={"local": {"magic": 1}})
+    found = Records.of([tmp_path / "results"])
+    assert not found.by_question
+    assert "magic" in found.unreadable[path]
+    (tmp_path / "results" / "broken.json").write_text("{}")
+    with pytest.raises(DataError, match="no record of a run"):
+        Records.of([tmp_path / "results"])
+
+
+def test_what_is_missing_is_said(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.1, 0.5, 0.5])
+    said = words.gaps(table(tmp_path))
+    assert "digits, not run: FEDPROX, SCAFFOLD" in said
+    assert "digits, cannot be run yet: a part: LATER" in said
+
+
+def test_placeholders_of_a_text_are_computed(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.4, 0.5, 0.5])
+    write("scaffold", [0.2, 0.5, 0.6, 0.6])
+    made = table(tmp_path)
+    text = "{scaffold.last} ({scaffold.last.paper}), {scaffold.last - fedavg.last} ahead; {fedavg.last.at 20}; "
+    text += "{fedavg.last.to 50 / scaffold.last.to 50}; {fedprox.last}; {fedavg.last.rounds}"
+    assert filled(text, made) == "60.00 (70.00), 10.00 ahead; 40.0; 1.5; (no number yet); 40"
+    with pytest.raises(ConfigError, match="no number of its table"):
+        filled("{fedavg.nothing}", made)
+
+
+def test_numbers_of_a_record() -> None:
+    spread = {"best": 1.0, "worst": 0.2, "mean": 0.6, "std": 0.1}
+    record = {
+        "evaluations": [{"round": r, "accuracy": r / 10, "clients": spread} for r in (1, 2, 3, 4)],
+        "rounds_done": 4,
+        "seconds": 10.0,
+        "summary": {
+            "personal_accuracy": {"mean": 0.9},
+            "bytes_down": 80_000_000,
+            "asked": 10,
+            "unseen": {"accuracy_after_epochs": [0.1, 0.7, 0.8005, 0.801]},
+        },
+    }
+    assert Number("accuracy", "last 2").of(record) == pytest.approx(35.0)
+    assert Number("accuracy", "top 3").of(record) == pytest.approx(30.0)
+    assert Number("accuracy", "best", "share").of(record) == pytest.approx(0.4)
+    assert Number("client worst").of(record) == pytest.approx(20.0)
+    assert Number("client std", "best").of(record) == pytest.approx(10.0)
+    assert Number("personal").of(record) == pytest.approx(90.0)
+    assert Number("map").of(record) is None
+    assert Number("parameters", unit="plain").of(record) == 2.0
+    assert Number("seconds a round", unit="plain").of(record) == 2.5
+    assert Number("newcomer epochs", unit="plain").of(record) == 2
+    assert Number("rounds to 0.25", unit="rounds").of(record) == 3
+    with pytest.raises(ConfigError, match="unknown"):
+        Number("luck")
+    with pytest.raises(ConfigError, match="over"):
+        Number("accuracy", "first 3")
