@@ -8,7 +8,8 @@ what is different. `run` takes the rows in the order of their `turn` (0 unless g
 as `jobs` says, each in a process of its own; it reads the plan again before every start, so rows may be added,
 reordered or marked `skip = true` meanwhile. When the minutes are over, or when it is told to end, what is running is
 stopped, and the same command goes on from the last checkpoints. `collect` writes a JSON file per row, finished or not:
-evaluations, settings, versions, hardware, seconds.
+evaluations, settings, versions, hardware, seconds, why it broke off if it did, and its share of the device: the time
+on the clock, divided at every moment by the rows at work.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ("round", "accuracy", "test_loss", "loss", "clients", "server")
 SPREAD = ("best", "worst", "mean", "std")
+TURNS = "turns.jsonl"  # in the folder of the runs: who was at work when
 GRACE = 15  # seconds a row has to end after it is told to
 
 
@@ -108,6 +110,12 @@ class Desk:
             and not (row.folder(self.runs) / "summary.json").is_file()
         ]
 
+    def note(self, row: Row, began: bool) -> None:
+        """When a row was at work, for its share of the device; several desks may write at once."""
+        line = {"at": time.time(), "row": f"{row.experiment}/{row.name}", "began": began}
+        with (self.runs / TURNS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
     def start(self, row: Row) -> None:
         log = row.folder(self.runs).parent / f"{row.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +129,7 @@ class Desk:
                 env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
             )
         self.started.add((row.experiment, row.name))
+        self.note(row, began=True)
         self.say(f"started  {row.experiment}/{row.name}")
 
     def look(self) -> None:
@@ -131,6 +140,7 @@ class Desk:
                 process.terminate()
             if process.poll() is not None:
                 del self.at_work[row]
+                self.note(row, began=False)
                 self.say(f"ended ({process.returncode})  {row.experiment}/{row.name}")
 
     def stop(self) -> None:
@@ -144,6 +154,7 @@ class Desk:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            self.note(row, began=False)
             self.say(f"stopped  {row.experiment}/{row.name}")
         self.at_work.clear()
 
@@ -163,7 +174,28 @@ class Desk:
             self.stop()
 
 
-def record(row: Row, folder: Path, hardware: dict[str, str]) -> dict[str, Any] | None:
+def shares(runs: Path) -> dict[str, float]:
+    """Seconds of the device by row: the time between two events belongs in equal parts to those at work."""
+    found: dict[str, float] = {}
+    at_work: set[str] = set()
+    before = 0.0
+    for line in sorted(_lines(runs / TURNS), key=lambda line: line["at"]):
+        for row in at_work:
+            found[row] = found.get(row, 0.0) + (line["at"] - before) / len(at_work)
+        before = line["at"]
+        (at_work.add if line["began"] else at_work.discard)(line["row"])
+    return found
+
+
+def broke_off(folder: Path) -> str:
+    """The last words of a row that ended with an error of ours; empty if it did not."""
+    log = folder.with_name(f"{folder.name}.log")
+    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    name, _, words = lines[-1].partition("Error: ") if lines else ("", "", "")
+    return words if name.startswith("accord.errors.") else ""
+
+
+def record(row: Row, folder: Path, hardware: dict[str, str], share: float = 0.0) -> dict[str, Any] | None:
     """What is worth keeping of a run, or nothing if it has not come to an evaluation."""
     lines = _lines(folder / "metrics.jsonl")
     evaluations = [line for line in lines if "accuracy" in line or "personal" in line]
@@ -183,7 +215,9 @@ def record(row: Row, folder: Path, hardware: dict[str, str]) -> dict[str, Any] |
         "rounds": config.rounds,
         "rounds_done": lines[-1]["round"],
         "finished": (folder / "summary.json").is_file(),
+        "broke_off": broke_off(folder),
         "seconds": round(seconds, 1),
+        "gpu_seconds": round(share, 1),
         "versions": versions(),
         "hardware": hardware,
         "evaluations": [_thin(line) for line in evaluations],
@@ -225,8 +259,9 @@ def hardware() -> dict[str, str]:
 def collect(plan: Path, runs: Path, out: Path, note: str) -> None:
     """All records anew."""
     machine = {**hardware(), **({"note": note} if note else {})}
+    times = shares(runs)
     for row in rows_of(plan):
-        found = record(row, row.folder(runs), machine)
+        found = record(row, row.folder(runs), machine, times.get(f"{row.experiment}/{row.name}", 0.0))
         if found is None:
             continue
         path = out / row.experiment / f"{row.name}.json"

@@ -64,7 +64,26 @@ def test_rows_of_a_plan_are_run_several_at_a_time_and_collected(tmp_path: Path) 
     assert found["rounds_done"] == 2
     assert "local.lr=0.1" in found["settings"]
     assert [one["round"] for one in found["evaluations"]] == [1, 2]
+    assert found["broke_off"] == ""
+    assert found["gpu_seconds"] > 0
     assert {path.stem for path in (tmp_path / "results" / "one").iterdir()} == {"first", "later"}
+
+
+def test_a_row_that_broke_off_says_why_and_the_device_is_shared_out(tmp_path: Path) -> None:
+    # a alone for 10 s, a and b for 20, b alone for 5.
+    turns = [(0, "a", True), (30, "a", False), (10, "b", True), (35, "b", False)]
+    lines = [json.dumps({"at": at, "row": row, "began": began}) for at, row, began in turns]
+    (tmp_path / "turns.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "bad.log").write_text("Traceback ...\naccord.errors.DivergedError: training diverged in round 3\n")
+    (tmp_path / "told.log").write_text("Traceback ...\nKeyboardInterrupt\n")
+    code = (
+        "import json, pathlib, sys; sys.path.insert(0, 'benchmarks'); import gpu_rows; p = pathlib.Path(sys.argv[1]); "
+        "print(json.dumps([gpu_rows.shares(p), *(gpu_rows.broke_off(p / n) for n in ('bad', 'told', 'none'))]))"
+    )
+    assert json.loads(run("-c", code, str(tmp_path))) == [
+        {"a": 20.0, "b": 15.0},
+        *("training diverged in round 3", "", ""),
+    ]
 
 
 @pytest.mark.slow  # it waits for clocks
