@@ -69,7 +69,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedntd": {"beta": 1.0, "tau": 1.0, "weight": "examples"},
     "fedprox": {"mu": 0.01},
     "groupdro": {"eta": 0.01},
-    "moon": {"mu": 1.0, "tau": 0.5, "projection": 256},
+    "moon": {"mu": 1.0, "tau": 0.5, "projection": 256, "classifier": "features"},
     "qffl": {"q": 2.0},
     "scaffold": {"server_lr": 1.0},
     "spherefed": {"calibrate": "end", "ridge": 1e-3},
