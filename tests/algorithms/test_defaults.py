@@ -30,6 +30,8 @@ DISCRIMINATOR: dict[str, Any] = {
     "disc_home": "server",
     "disc_train": "round",
     "disc_layers": 2,
+    "disc_hidden": 0,
+    "disc_reads": "features",
     "disc_lr": 0.01,
     "disc_momentum": 0.9,
     "disc_epochs": 1,
@@ -40,6 +42,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedufo": {
         **{"terms": "all", "dynamic": None, "stage_one_rounds": None, "cgr_weight": 1.0, "cgl_weight": 3.0},
         **{"kl": "reverse", "kl_reduction": "mean", "cgr_target": "softmax", "performance": "stale"},
+        "performance_share": 0.0,
         **DISCRIMINATOR,
     },
     "feduad": DISCRIMINATOR,

@@ -65,7 +65,7 @@ class DrawnProjection(Part):
     def state(self, model: Model, world: World) -> Trees:
         """The first model, with the projector and classifier filled in."""
         network = cast(Projecting, model.network)
-        features = network.projector[0].in_features
+        features = cast(nn.Linear, network.projector[0]).in_features
         sizes = (features, features, network.head.in_features)
         projector = init_mlp(world.key.at("projector"), sizes)
         head = init_mlp(world.key.at("head"), (sizes[2], network.head.out_features))
