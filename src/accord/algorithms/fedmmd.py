@@ -150,9 +150,7 @@ def fedmmd(
     setup: fl.Setup,
     *,
     lam: Annotated[float, fl.AtLeast(0), fl.Search(0.01, 1.0, log=True), "weight of the discrepancy"] = 0.1,
-    kernel: Annotated[
-        Kernel, "19 fixed widths, or five around the mean distance in a batch; dan: also to itself"
-    ] = "fixed",
+    kernel: Annotated[Kernel, "19 fixed widths, or five around the mean distance in a batch"] = "fixed",
     floor: Annotated[float, fl.AtLeast(0), "discrepancies below this have no gradient"] = 1e-4,
     on: Annotated[Output, "which outputs of the two models are compared"] = "logits",
     weight: fl.Weight = "uniform",
