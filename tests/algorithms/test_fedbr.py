@@ -91,7 +91,8 @@ class Reference:
         self.run = run
         self.o = {
             "lam": 1.0, "mu": 0.5, "tau": 0.5, "max_step": True, "projector": True, "every_round": True,
-            "mixed": 0, "rho": 0.0, "mixup": 0.0, "fedcm": 0.0, "both": False, "decorr": 0.0, "ntd": 0.0, "size": 4, **options,
+            "mixed": 0, "rho": 0.0, "mixup": 0.0, "fedcm": 0.0, "decorr": 0.0, "ntd": 0.0, "size": 4,
+            "both": False, **options,
         }  # fmt: skip
         self.w = dict(run.state["model"])
         self.theta: Params | None = dict(run.state["projector"]) if "projector" in run.state else None
