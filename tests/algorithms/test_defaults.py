@@ -60,7 +60,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         **{"lra": True, "gne": True, "graph": "official", "lambda_b": 0.1, "lambda_cd": 0.2, "tau": 0.8},
         **{"similarity": "pearson", "symmetric": True, "hops": 1, "edge_weight": True, "top_k": 0, "residual": True},
         **{"eps": 0.01, "evaluation": "batch", "graph_size": 128, "scale": "avg-norm", "power": "examples"},
-        **{"radius": 0.0, "cap": 2.0, "frozen_head": False},
+        **{"radius": 0.0, "cap": 2.0, "frozen_head": False, "attention": "dot", "heads": 2},
     },
     # global model, changes on the client
     "dann": {"lam": 0.1},

@@ -1,8 +1,7 @@
 """Local relational augmentation (FedRANE, section 3.3): samples borrow from their neighbours in the batch.
 
     graph A over the batch (`accord.algorithms.fedrane.graph`), N_i = {j != i: A_ij > 0}
-    e_ij = <W_r h_i, W_s h_j> / sqrt(D),   alpha_i = softmax of e_ij over j in N_i
-    h_i' = [h_i +] sum_j alpha_ij W h_j,   from h = Z to h = Z~ in `hops` steps
+    message passing over N_i (`accord.algorithms.fedrane.attention`), from h = Z to h = Z~ in `hops` steps
     L_CD = -mean_i log exp(s(i, i~) / tau) / sum_{j != i} exp(s(i, j) / tau)   over the 2n rows of [Z; Z~]
 
 The module sits between the features Z and the head, which reads Z~.
@@ -14,35 +13,17 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import accord.authoring as fl
+from accord.algorithms.fedrane.attention import Attention, attend, draw
 from accord.algorithms.fedrane.graph import GraphMode, adjacency, standardise, unit
 from accord.core.model import Out
 from accord.core.types import weighted_mean
 
 Similarity = Literal["pearson", "cosine"]
 GRAPHS = 32  # built side by side when samples are judged one by one
-
-
-def attend(weights: fl.Tree, hop: int, nodes: Tensor, graph: Tensor, *, edge_weight: bool, residual: bool) -> Tensor:
-    """One step of message passing over `graph` [..., n, n]; a node without neighbours stays as it is.
-
-    With `edge_weight` the attention is multiplied by A and made to sum to one again, otherwise A only says
-    who is a neighbour.
-    """
-    received, sent = nodes @ weights[f"{hop}.receive"].mT, nodes @ weights[f"{hop}.send"].mT
-    scores = received @ sent.mT / math.sqrt(nodes.shape[-1])
-    graph = graph.to(scores.dtype)
-    neighbours = graph > 0
-    if edge_weight:  # alpha_ij A_ij / sum_j alpha_ij A_ij is a softmax too
-        scores = scores + torch.where(neighbours, graph, 1.0).log()
-    scores = scores.masked_fill(~neighbours, torch.finfo(scores.dtype).min)
-    message = scores.softmax(-1) @ (nodes @ weights[f"{hop}.value"].mT)
-    alone = ~neighbours.any(-1, keepdim=True)
-    return torch.where(alone, nodes, nodes + message if residual else message)
 
 
 def keep_strongest(graph: Tensor, count: int) -> Tensor:
@@ -93,22 +74,18 @@ class Relations(fl.Part):
     tau: float = 0.8
     similarity: Similarity = "pearson"
     symmetric: bool = True
+    attention: Attention = "dot"
+    heads: int = 2  # of gat
 
     @property
     def couples(self) -> bool:
         return True
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
-        """W, W_r and W_s of every hop, uniform in +-1/sqrt(D) as torch's linear layers."""
-        rng, size = world.key.at("relations"), model.num_features
+        """The weights of the message passing."""
         like = next(iter(model.init()[0].values()))
-        return {
-            "relations": {
-                f"{hop}.{name}": _uniform(rng, size).to(like)
-                for hop in range(self.hops)
-                for name in ("receive", "send", "value")
-            }
-        }
+        first = draw(world.key.at("relations"), self.attention, self.hops, self.heads, model.num_features)
+        return {"relations": {name: tensor.to(like) for name, tensor in first.items()}}
 
     def send(self, state: fl.State) -> fl.Trees:
         """The module goes down with the model."""
@@ -180,11 +157,6 @@ class Relations(fl.Part):
             augmented.append(self.augment(trees["relations"], nodes, everyone)[:, -1])
         features = torch.cat(augmented)
         return Out(model.head(trees["model"], features), features)
-
-
-def _uniform(rng: np.random.Generator, size: int) -> Tensor:
-    bound = 1 / math.sqrt(size)
-    return torch.from_numpy(rng.uniform(-bound, bound, (size, size)))
 
 
 def _shuffled(count: int) -> Tensor:
