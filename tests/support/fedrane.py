@@ -77,9 +77,7 @@ def augment_reference(z: Tensor, relations: Any, part: Relations) -> Tensor:
     return h
 
 
-def gat_reference(
-    h: Tensor, i: int, neighbours: list[int], a: Any, relations: Any, hop: int, part: Relations
-) -> Tensor:
+def gat_reference(h: Tensor, i: int, near: list[int], a: Any, relations: Any, hop: int, part: Relations) -> Tensor:
     """The message to sample i: every head's weighted mean through ELU, then the mean of the heads."""
     heads = []
     for head in range(part.heads):
