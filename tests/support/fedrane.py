@@ -116,8 +116,9 @@ def train_reference(run: TinyRun, state: Any, client: int, round: int, part: Rel
         after = augment_reference(z, relations, part)
         loss = F.cross_entropy(module.head(after), y[rows])
         loss = loss + part.contrast * contrast_reference(z, after, part.tau, part.similarity, part.symmetric)
-        for leaf, grad in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
-            leaf.data -= 0.1 * grad
+        for leaf, grad in zip(leaves, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True):
+            if grad is not None:  # samples without neighbours use none of the relations
+                leaf.data -= 0.1 * grad
     params = {n: p.detach() for n, p in module.named_parameters()}
     return params, {n: t.detach() for n, t in relations.items()}
 
