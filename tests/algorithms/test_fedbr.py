@@ -91,11 +91,13 @@ class Reference:
         self.run = run
         self.o = {
             "lam": 1.0, "mu": 0.5, "tau": 0.5, "max_step": True, "projector": True, "every_round": True,
-            "mixed": 0, "rho": 0.0, "mixup": 0.0, "fedcm": 0.0, "decorr": 0.0, "ntd": 0.0, "size": 4, **options,
+            "mixed": 0, "rho": 0.0, "mixup": 0.0, "fedcm": 0.0, "decorr": 0.0, "ntd": 0.0, "size": 4,
+            "both": False, **options,
         }  # fmt: skip
         self.w = dict(run.state["model"])
         self.theta: Params | None = dict(run.state["projector"]) if "projector" in run.state else None
         self.d: Params | None = None
+        self.d_theta: Params | None = None
         self.xp = pseudo_data(run, 0, [0, 1, 2, 3], self.o["size"])
 
     def round(self, round: int, cohort: list[int]) -> None:
@@ -107,6 +109,8 @@ class Reference:
         self.d = {n: t / len(cohort) for n, t in self.d.items()}
         self.w = {n: sum(m[n] for m, _ in done) / len(cohort) for n in self.w}
         if self.theta is not None:
+            moved = [{n: (self.theta[n] - t[n]) / (0.1 * s) for n in t} for (_, t), s in zip(done, steps, strict=True)]
+            self.d_theta = {n: sum(m[n] for m in moved) / len(cohort) for n in self.theta}
             self.theta = {n: sum(t[n] for _, t in done) / len(cohort) for n in self.theta}
 
     def client(self, k: int, round: int) -> tuple[Params, Params]:
@@ -146,6 +150,8 @@ class Reference:
                     return l_con(t, held[0], zg, held[1], o["tau"])
 
                 up = gradient(away, theta)
+                if o["both"] and self.d_theta is not None:  # D points where the projectors came from, the step goes up
+                    up = {n: o["fedcm"] * g - (1 - o["fedcm"]) * self.d_theta[n] for n, g in up.items()}
                 theta_velocity = {n: o["rho"] * theta_velocity.get(n, 0) + g for n, g in up.items()}
                 theta = {n: t + 0.1 * theta_velocity[n] for n, t in theta.items()}
 
@@ -197,6 +203,7 @@ ALL = ("mixup: alpha=0.6", "fedcm: alpha=0.3", "feddecorr: beta=0.2", "fedntd: b
         ({"mixed": 3}, {"mixed": 3}, {"optimizer": SGD(0.5)}),
         ({"size": 7, "mu": 2.0}, {"size": 7, "mu": 2.0}, {}),
         ({"extra": ALL, "mixed": 1}, {"mixed": 1, "mixup": 0.6, "fedcm": 0.3, "decorr": 0.2, "ntd": 0.4}, {}),
+        ({"extra": ("fedcm: alpha=0.3",), "fedcm_steps": "both"}, {"fedcm": 0.3, "both": True}, {}),
     ],
 )
 def test_three_rounds_with_partial_participation(
@@ -215,6 +222,9 @@ def test_three_rounds_with_partial_participation(
     if expected.o["fedcm"]:
         assert expected.d is not None
         assert agree(run.state["momentum"], expected.d)
+    if expected.o["both"]:
+        assert expected.d_theta is not None
+        assert agree(run.state["projector_momentum"], expected.d_theta)
 
 
 def test_one_step_by_hand_of_the_contrast(float64: None) -> None:

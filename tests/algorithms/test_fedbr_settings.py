@@ -29,6 +29,9 @@ from support.federation import tiny_data, tiny_model, tiny_setup
         ({"extra": ("mixpu",)}, "Did you mean 'mixup'"),
         ({"parts": ("mixup",)}, "extra"),
         ({"extra": ("mixup",), "parts": (Mixup(),)}, "listed twice"),
+        ({"fedcm_steps": "both"}, "wants fedcm among extra"),
+        ({"fedcm_steps": "both", "extra": ("fedcm",), "max_step": False}, "wants fedcm among extra"),
+        ({"fedcm_steps": "both", "extra": ("fedcm",), "mu": 0.0}, "wants fedcm among extra"),
     ],
 )
 def test_bad_settings_are_refused(options: dict[str, Any], says: str) -> None:

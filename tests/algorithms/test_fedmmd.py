@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fedmmd import FIXED_WIDTHS, MMD, RELATIVE_WIDTHS, OutputL2, fedl2, fedmmd, mmd, squared_distances
+from accord.algorithms.fedmmd import (
+    FIXED_WIDTHS,
+    MMD,
+    RELATIVE_WIDTHS,
+    Kernel,
+    OutputL2,
+    fedl2,
+    fedmmd,
+    mmd,
+    squared_distances,
+)
 from accord.core.algorithm import Method, Setup
 from accord.core.model import Model
 from accord.core.optim import SGD
@@ -57,6 +67,13 @@ def loops(x: np.ndarray, y: np.ndarray, widths: list[float]) -> float:
     return mean_kernel(x, x) + mean_kernel(y, y) - 2 * mean_kernel(x, y)
 
 
+def dan_widths(x: np.ndarray, y: np.ndarray) -> list[float]:
+    """2^-3 to 2^1 times the mean squared distance over all pairs of rows, a row with itself included."""
+    both = np.concatenate([x, y])
+    distances = [float(((a - b) ** 2).sum()) for a, b in itertools.product(both, both)]
+    return [2.0**k * math.fsum(distances) / len(distances) for k in range(-3, 2)]
+
+
 def median_widths(x: np.ndarray, y: np.ndarray) -> list[float]:
     """2^-3 to 2^1 times the mean squared distance between two different rows of the two sets together."""
     both = np.concatenate([x, y])
@@ -64,10 +81,13 @@ def median_widths(x: np.ndarray, y: np.ndarray) -> list[float]:
     return [2.0**k * math.fsum(distances) / len(distances) for k in range(-3, 2)]
 
 
-def ours(x: Tensor, y: Tensor, kernel: str = "fixed", weight: Tensor | None = None) -> Tensor:
+RELATIVE = {"median": median_widths, "dan": dan_widths}
+
+
+def ours(x: Tensor, y: Tensor, kernel: Kernel = "fixed", weight: Tensor | None = None) -> Tensor:
     weight = torch.ones(len(x), dtype=x.dtype) if weight is None else weight
     widths = FIXED_WIDTHS if kernel == "fixed" else RELATIVE_WIDTHS
-    return mmd(x, y, weight, x.new_tensor(widths), kernel == "median")
+    return mmd(x, y, weight, x.new_tensor(widths), kernel)
 
 
 def pair(rows: int = 5, columns: int = 3, apart: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -77,11 +97,11 @@ def pair(rows: int = 5, columns: int = 3, apart: float = 0.5, seed: int = 0) -> 
 
 
 # the discrepancy ---------------------------------------------------------------------
-@pytest.mark.parametrize("kernel", ["fixed", "median"])
+@pytest.mark.parametrize("kernel", ["fixed", "median", "dan"])
 @pytest.mark.parametrize("apart", [1e-3, 0.5, 20.0])
 def test_mmd_against_loops(kernel: str, apart: float) -> None:
     x, y = pair(apart=apart)
-    widths = WIDTHS if kernel == "fixed" else median_widths(x.numpy(), y.numpy())
+    widths = WIDTHS if kernel == "fixed" else RELATIVE[kernel](x.numpy(), y.numpy())
     assert float(ours(x, y, kernel)) == pytest.approx(loops(x.numpy(), y.numpy(), widths), rel=1e-10, abs=1e-12)
 
 
@@ -92,9 +112,12 @@ def test_mmd_by_hand() -> None:
     # Six pairs of four points, four of them at distance 4: mean 8/3.
     expected = 10 - 2 * sum(math.exp(-4 / (2 * 2.0**k * 8 / 3)) for k in range(-3, 2))
     assert float(ours(x, y, "median")) == pytest.approx(expected, rel=1e-12)
+    # Sixteen pairs with those of a point and itself, eight of them at distance 4: mean 2.
+    expected = 10 - 2 * sum(math.exp(-4 / (2 * 2.0**k * 2)) for k in range(-3, 2))
+    assert float(ours(x, y, "dan")) == pytest.approx(expected, rel=1e-12)
 
 
-@given(st.integers(0, 10_000), st.integers(1, 6), st.floats(1e-3, 30), st.sampled_from(["fixed", "median"]))
+@given(st.integers(0, 10_000), st.integers(1, 6), st.floats(1e-3, 30), st.sampled_from(["fixed", "median", "dan"]))
 @settings(deadline=None, max_examples=30)
 def test_mmd_is_symmetric_and_not_negative(seed: int, rows: int, apart: float, kernel: str) -> None:
     x, y = pair(rows, apart=apart, seed=seed)
@@ -104,7 +127,7 @@ def test_mmd_is_symmetric_and_not_negative(seed: int, rows: int, apart: float, k
     assert float(ours(x, x.clone(), kernel)) == 0
 
 
-@pytest.mark.parametrize("kernel", ["fixed", "median"])
+@pytest.mark.parametrize("kernel", ["fixed", "median", "dan"])
 def test_equal_rows_give_numbers(kernel: str) -> None:
     """All outputs alike: the mean distance is 0, and must not be divided by."""
     y = torch.ones(3, 2).requires_grad_()
@@ -113,7 +136,7 @@ def test_equal_rows_give_numbers(kernel: str) -> None:
     assert torch.equal(torch.autograd.grad(value, y)[0], torch.zeros(3, 2))
 
 
-@pytest.mark.parametrize("kernel", ["fixed", "median"])
+@pytest.mark.parametrize("kernel", ["fixed", "median", "dan"])
 def test_padding_does_not_count(kernel: str) -> None:
     x, y = pair()
     y.requires_grad_()
@@ -124,10 +147,10 @@ def test_padding_does_not_count(kernel: str) -> None:
     assert torch.equal(grad[~kept], torch.zeros(2, 3, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("kernel", ["fixed", "median"])
+@pytest.mark.parametrize("kernel", ["fixed", "median", "dan"])
 def test_gradient_against_finite_differences(kernel: str) -> None:
     x, y = pair()
-    widths = WIDTHS if kernel == "fixed" else median_widths(x.numpy(), y.numpy())  # constants for the gradient
+    widths = WIDTHS if kernel == "fixed" else RELATIVE[kernel](x.numpy(), y.numpy())  # constants for the gradient
     y.requires_grad_()
     grad = torch.autograd.grad(ours(x, y, kernel), y)[0]
     for place in np.ndindex(*y.shape):
@@ -201,6 +224,10 @@ def fixed_penalty(g: Tensor, o: Tensor, floor: float = 1e-4) -> Tensor:
     return floored(dense_mmd(g, o, WIDTHS), floor)
 
 
+def dan_penalty(g: Tensor, o: Tensor) -> Tensor:
+    return floored(dense_mmd(g, o, dan_widths(g.detach().numpy(), o.detach().numpy())))
+
+
 def median_penalty(g: Tensor, o: Tensor) -> Tensor:
     return floored(dense_mmd(g, o, median_widths(g.detach().numpy(), o.detach().numpy())))
 
@@ -220,6 +247,7 @@ CASES = [
     Case(fedmmd, {"lam": 0.3}, fixed_penalty),
     Case(fedmmd, {"lam": 0.3, "on": "features"}, fixed_penalty, hidden),
     Case(fedmmd, {"lam": 2.0, "kernel": "median"}, median_penalty),
+    Case(fedmmd, {"lam": 2.0, "kernel": "dan"}, dan_penalty),
     Case(fedmmd, {"lam": 0.3, "floor": 0.5}, partial(fixed_penalty, floor=0.5)),
     Case(fedl2, {"lam": 0.05}, l2_penalty),
     Case(fedl2, {"lam": 0.05, "on": "features"}, l2_penalty, hidden),
@@ -395,6 +423,6 @@ def test_bad_weights_are_refused(bad: object) -> None:
 
 def test_a_client_with_one_sample_survives() -> None:
     data, model = tiny_data(sizes=(1, 5)), tiny_model()
-    for kernel in ("fixed", "median"):
+    for kernel in ("fixed", "median", "dan"):
         run = TinyRun(fedmmd(tiny_setup(data, model), lam=5.0, kernel=kernel), data=data, model=model).rounds(2)
         assert all(bool(torch.isfinite(p).all()) for p in run.state["model"].values())

@@ -73,6 +73,7 @@ def test_one_local_step(float64: None) -> None:
             "symmetric": False,
         },
         {"gne": False, "top_k": 2, "edge_weight": False, "hops": 2},
+        {"attention": "gat", "edge_weight": False, "residual": False},
     ],
 )
 def test_three_rounds_with_some_of_the_clients(float64: None, settings: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from accord.core.model import Model
 from accord.errors import ConfigError
 from accord.models import adapt
 from accord.models.around import graph as graphs
+from accord.models.around.attention import attend, draw
 from accord.models.around.graph import adjacency
 from accord.parts.heads import orthonormal_head, orthonormal_rows
 from support.federation import tiny_model
@@ -105,18 +106,42 @@ def test_graphs_side_by_side_equal_single_ones(mode: Any) -> None:
         Relations(residual=False, top_k=2),
         Relations(graph="lowrank", hops=2),
         Relations(graph="ridge", top_k=3, edge_weight=False),
+        Relations(attention="gat", edge_weight=False, residual=False),  # the published code's
+        Relations(attention="gat", heads=3, hops=2, top_k=3),
     ],
 )
 def test_augmentation(float64: None, part: Relations) -> None:
     rng = np.random.default_rng(2)
     z = torch.tensor(rng.normal(size=(7, 4)))
-    names = ("receive", "send", "value")
-    weights = {f"{hop}.{n}": torch.tensor(rng.normal(size=(4, 4))) for hop in range(part.hops) for n in names}
+    first = draw(rng, part.attention, part.hops, part.heads, 4)
+    weights = {name: torch.tensor(rng.normal(size=tensor.shape)) for name, tensor in first.items()}
     everyone = torch.ones(7, dtype=torch.bool)
     expected = augment_reference(z, weights, part)
     torch.testing.assert_close(part.augment(weights, z, everyone), expected, rtol=1e-8, atol=1e-9)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
     torch.testing.assert_close(part.augment(weights, z[order], everyone), expected[order], rtol=1e-8, atol=1e-9)
+
+
+def test_gat_by_hand(float64: None) -> None:
+    """Two samples, one feature, W = 2, a = b = 1: the only neighbour counts whole, and ELU leaves 6 as it is."""
+    weights = {"0.0.value": torch.tensor([[2.0]]), "0.0.receive": torch.ones(1), "0.0.send": torch.ones(1)}
+    graph = torch.tensor([[0.0, 0.3], [0.3, 0.0]])
+    plain = {"edge_weight": False, "residual": False}
+    found = attend(weights, 0, torch.tensor([[-1.0], [3.0]]), graph, **plain)
+    assert found.flatten().tolist() == pytest.approx([6.0, math.exp(-2) - 1])
+    # Three samples: to the first the scores of 1 and -4 are 2 + 2 and LeakyReLU(2 - 8) = -0.6.
+    graph = torch.ones(3, 3) - torch.eye(3)
+    found = attend(weights, 0, torch.tensor([[1.0], [1.0], [-4.0]]), graph, **plain)
+    message = (2 * math.exp(4) - 8 * math.exp(-0.6)) / (math.exp(4) + math.exp(-0.6))
+    assert float(found[0]) == pytest.approx(message)
+
+
+def test_gat_starts_as_xavier_has_it() -> None:
+    tree = draw(np.random.default_rng(0), "gat", 1, 2, 50)
+    assert set(tree) == {f"0.{head}.{name}" for head in (0, 1) for name in ("receive", "send", "value")}
+    assert float(tree["0.1.value"].abs().max()) == pytest.approx(math.sqrt(6 / 100), rel=0.01)
+    assert float(tree["0.0.send"].abs().max()) == pytest.approx(math.sqrt(6 / 101), rel=0.1)
+    assert float(tree["0.0.send"].abs().max()) <= math.sqrt(6 / 101)
 
 
 @pytest.mark.parametrize("residual", [True, False])

@@ -21,9 +21,10 @@ from accord.core.tensors import num_bytes
 from accord.core.types import Batch, Job
 from accord.executors.processes import Processes, can_fork
 from accord.models import adapt
+from accord.models.network import Network
 from accord.sampling import Uniform
 from support.federation import CLASSES, Given, TinyRun, equal_trees
-from support.fedufo_reference import Options, Reference
+from support.fedufo_reference import Options, Reference, with_maps
 from support.fedufo_runs import ALL, PAIRS, TRIPLES, tiny
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[list[int], ...]]] = {
@@ -85,7 +86,39 @@ def test_three_rounds(case: str, float64: None) -> None:
     epochs = 2 if case == "defaults" else 1
     plan = Plan(epochs=epochs, batch_size=4)
     run = tiny(**chosen, sampler=Given(*cohorts), optimizer=SGD(0.9, 2e-4), plan=plan)
-    o = Options(**options, model_momentum=0.9, decay=2e-4)
+    follow(run, Options(**options, model_momentum=0.9, decay=2e-4), cohorts)
+
+
+MAP_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "server": (
+        {"terms": "all", "dynamic": False, "stage_one_rounds": 1, "disc_lr": 0.5, "disc_momentum": 0.5},
+        {"terms": ALL, "stage_one": 1, "rate": 0.5, "momentum": 0.5},
+    ),
+    "report": (  # a new one for every client and round, three layers
+        {"terms": "uad", "disc_home": "fresh", "disc_train": "batch", "disc_lr": 1.0, "disc_layers": 3},
+        {"terms": ("uad",), "home": "fresh", "train": "batch", "rate": 1.0, "layers": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MAP_CASES)
+def test_three_rounds_with_a_discriminator_of_the_maps(case: str, float64: None) -> None:
+    """It reads 2 x 6 x 6 numbers of a sample, and is 7 wide."""
+    chosen, options = MAP_CASES[case]
+    torch.manual_seed(3)
+    maps, neck = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), nn.Sequential(nn.Flatten(), nn.Linear(72, 5), nn.ReLU())
+    model = Model(Network(maps, neck, nn.Linear(5, CLASSES), (2, 6, 6)))
+    run = tiny(**chosen, disc_reads="maps", disc_hidden=7, model=model, sampler=Given(*TRIPLES), optimizer=SGD(0.9))
+    if case == "server":
+        assert {n: tuple(t.shape) for n, t in run.state["discriminator"].items()} == {
+            **{"0.weight": (7, 72), "0.bias": (7,)},
+            **{"1.weight": (4, 7), "1.bias": (4,)},
+        }
+    follow(run, Options(**options, model_momentum=0.9, hidden=7, width=72, reads=with_maps), TRIPLES)
+
+
+def follow(run: TinyRun, o: Options, cohorts: tuple[list[int], ...]) -> None:
+    """The run and the reference side by side."""
     reference = Reference(run, o, dict(run.state["model"]), dict(run.state.get("discriminator", {})))
     for round, group in enumerate(cohorts):
         reference.round(round, group)

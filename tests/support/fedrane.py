@@ -54,7 +54,8 @@ def augment_reference(z: Tensor, relations: Any, part: Relations) -> Tensor:
     a = graph_reference(z, part.graph)
     h = z
     for hop in range(part.hops):
-        receive, send, value = (relations[f"{hop}.{name}"] for name in ("receive", "send", "value"))
+        if part.attention == "dot":
+            receive, send, value = (relations[f"{hop}.{name}"] for name in ("receive", "send", "value"))
         rows = []
         for i in range(len(h)):
             neighbours = [j for j in range(len(h)) if j != i and a[i, j] > 0]
@@ -63,6 +64,10 @@ def augment_reference(z: Tensor, relations: Any, part: Relations) -> Tensor:
             if not neighbours:
                 rows.append(h[i])
                 continue
+            if part.attention == "gat":
+                message = gat_reference(h, i, neighbours, a, relations, hop, part)
+                rows.append(h[i] + message if part.residual else message)
+                continue
             attention = [torch.exp((receive @ h[i]) @ (send @ h[j]) / math.sqrt(h.shape[1])) for j in neighbours]
             if part.edge_weight:
                 attention = [e * a[i, j] for e, j in zip(attention, neighbours, strict=True)]
@@ -70,6 +75,21 @@ def augment_reference(z: Tensor, relations: Any, part: Relations) -> Tensor:
             rows.append(h[i] + message if part.residual else message)
         h = torch.stack(rows)
     return h
+
+
+def gat_reference(h: Tensor, i: int, near: list[int], a: Any, relations: Any, hop: int, part: Relations) -> Tensor:
+    """The message to sample i: every head's weighted mean through ELU, then the mean of the heads."""
+    heads = []
+    for head in range(part.heads):
+        w, receive, send = (relations[f"{hop}.{head}.{name}"] for name in ("value", "receive", "send"))
+        mine, total, message = w @ h[i], 0.0, torch.zeros_like(h[i])
+        for j in near:
+            score = receive @ mine + send @ (w @ h[j])
+            share = torch.exp(score if score > 0 else 0.1 * score) * (a[i, j] if part.edge_weight else 1.0)
+            total, message = total + share, message + share * (w @ h[j])
+        message = message / total
+        heads.append(torch.where(message > 0, message, torch.exp(message) - 1))
+    return sum(heads) / len(heads)  # type: ignore[return-value]
 
 
 def contrast_reference(z: Tensor, after: Tensor, tau: float, similarity: str, symmetric: bool) -> Tensor:
@@ -96,8 +116,9 @@ def train_reference(run: TinyRun, state: Any, client: int, round: int, part: Rel
         after = augment_reference(z, relations, part)
         loss = F.cross_entropy(module.head(after), y[rows])
         loss = loss + part.contrast * contrast_reference(z, after, part.tau, part.similarity, part.symmetric)
-        for leaf, grad in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
-            leaf.data -= 0.1 * grad
+        for leaf, grad in zip(leaves, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True):
+            if grad is not None:  # samples without neighbours use none of the relations
+                leaf.data -= 0.1 * grad
     params = {n: p.detach() for n, p in module.named_parameters()}
     return params, {n: t.detach() for n, t in relations.items()}
 

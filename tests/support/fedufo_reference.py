@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +37,9 @@ class Options:
     lr: float = 0.1
     model_momentum: float = 0.0
     decay: float = 0.0
+    hidden: int = 0
+    width: int = 5  # of what the discriminator reads
+    reads: Callable[[Params, Tensor], tuple[Tensor, Tensor]] = lambda p, x: both(p, x)  # with the logits
 
 
 def both(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,6 +47,18 @@ def both(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
     w1, b1 = (p[next(n for n in p if p[n].dim() == d and not n.startswith("head"))] for d in (2, 1))
     hidden = torch.relu(x.flatten(1) @ w1.T + b1)
     return hidden @ p["head.weight"].T + p["head.bias"], hidden
+
+
+def with_maps(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits and flattened maps of the tiny convolutional network, the convolution written as a sum over shifts."""
+    kernel, bias = p["maps.0.weight"], p["maps.0.bias"]
+    size = x.shape[-1] - 2
+    maps = bias.view(1, -1, 1, 1) + sum(
+        kernel[:, 0, i, j].view(1, -1, 1, 1) * x[:, :, i : i + size, j : j + size] for i in range(3) for j in range(3)
+    )
+    flat = torch.relu(maps).flatten(1)
+    hidden = torch.relu(flat @ p["neck.1.weight"].T + p["neck.1.bias"])
+    return hidden @ p["head.weight"].T + p["head.bias"], flat
 
 
 def soft(z: Tensor) -> Tensor:
@@ -73,7 +89,7 @@ def merged(o: Options, priors: dict[int, Params], counts: dict[int, list[int]], 
     totals = [sum(counts[j][c] for j in group) for c in classes]
     u = torch.zeros(len(x), len(totals))
     for j in group:
-        logits = both(priors[j], x)[0]
+        logits = o.reads(priors[j], x)[0]
         said = logits if o.target == "logits" else soft(logits)
         share = torch.tensor([counts[j][c] / totals[c] if totals[c] else 0.0 for c in classes])
         u = u + share * said
@@ -85,7 +101,7 @@ def merged(o: Options, priors: dict[int, Params], counts: dict[int, list[int]], 
 def draw(o: Options, run: TinyRun, features: int, outputs: int, round: int, client: int, seed: int) -> Params:
     """Linear's default: uniform within 1 / sqrt(inputs), weight before bias."""
     rng = type(run.key)(seed).at("discriminator", round, client)
-    sizes = [features] * o.layers + [outputs]
+    sizes = [features] + [o.hidden or features] * (o.layers - 1) + [outputs]
     tree = {}
     for i in range(o.layers):
         bound = 1 / math.sqrt(sizes[i])
@@ -119,7 +135,7 @@ class Reference:
         p, velocity = dict(self.w), {}
         for rows in self.run.batches(k, "prior", round):
             i = torch.as_tensor(rows)
-            grads = gradient(lambda q, i=i: nll(both(q, x[i])[0], y[i]), p)
+            grads = gradient(lambda q, i=i: nll(self.o.reads(q, x[i])[0], y[i]), p)
             p = self.sgd(p, grads, velocity, self.o.lr, self.o.model_momentum)
         return p
 
@@ -130,7 +146,7 @@ class Reference:
         def loss(v: Params) -> Tensor:
             total = torch.zeros(())
             for j in group:
-                f = both(p if j == k else priors[j], x)[1]
+                f = self.o.reads(p if j == k else priors[j], x)[1]
                 said = torch.log(answers(v, f)[:, label[j]]).mean()
                 total = total - said / (1 if j == k else len(group) - 1)
             return total
@@ -151,7 +167,7 @@ class Reference:
             i = torch.as_tensor(rows)
 
             def loss(q: Params, i: Tensor = i, d: Params = d) -> Tensor:
-                logits, features = both(q, x[i])
+                logits, features = o.reads(q, x[i])
                 total = nll(logits, y[i])
                 if "uad" in o.terms:
                     said = answers(d, features)
@@ -159,7 +175,7 @@ class Reference:
                 if "cgr" in o.terms and two:
                     total = total + o.cgr * divergence(o, soft(logits), merged(o, priors, counts, x[i]))
                 if "cgl" in o.terms and two:
-                    total = total + o.cgl * divergence(o, soft(logits), soft(both(start, x[i])[0]))
+                    total = total + o.cgl * divergence(o, soft(logits), soft(o.reads(start, x[i])[0]))
                 return total
 
             p = self.sgd(p, gradient(loss, p), velocity, o.lr, o.model_momentum)
@@ -183,8 +199,8 @@ class Reference:
         if o.home == "server":
             return self.d, seed
         if o.home == "client":
-            return self.own.get(k) or draw(o, self.run, 5, clients, -1, k, seed), seed
-        return draw(o, self.run, 5, clients if o.classes == "all" else len(group), round, k, seed), seed
+            return self.own.get(k) or draw(o, self.run, o.width, clients, -1, k, seed), seed
+        return draw(o, self.run, o.width, clients if o.classes == "all" else len(group), round, k, seed), seed
 
     def round(self, round: int, group: list[int]) -> None:
         needed = bool({"uad", "cgr"} & set(self.o.terms))

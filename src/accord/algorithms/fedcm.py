@@ -19,56 +19,12 @@ taken for gradients of that round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
-import torch
+from typing import Annotated
 
 import accord.authoring as fl
 from accord.aggregate import stepped
-from accord.core.optim import SGD, Schedule
-from accord.core.tensors import zeros_like
-from accord.core.types import weighted_sum
-
-
-@dataclass(frozen=True)
-class ClientMomentum(fl.Part):
-    """Clients step along alpha g + (1 - alpha) D, with D the mean direction of the round before."""
-
-    problems = ("any",)
-    schedule: Schedule
-    optimizer: SGD
-    alpha: float = 0.1
-
-    conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
-
-    def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
-        """D = 0; the first round does not use it."""
-        return {"momentum": zeros_like(model.init()[0])}
-
-    def send(self, state: fl.State) -> fl.Trees:
-        return {"momentum": state["momentum"]}
-
-    def grad(self, job: fl.Job, carry: fl.Carry, grads: fl.Trees) -> fl.Trees:
-        """alpha g + (1 - alpha) D on the model alone; g itself in the first round, when there is no D yet."""
-        if self.alpha == 1:
-            return grads
-        share = torch.where(job.info["round"] == 0, 1.0, self.alpha)
-        mean = job.shared["momentum"]
-        return {**grads, "model": {n: share * g + (1 - share) * mean[n] for n, g in grads["model"].items()}}
-
-    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
-        """D = mean_k (w_t - w_k) / (eta tau_k), each client with the steps it took itself."""
-        distance = self.schedule.at(world.round) * self.optimizer.effective_steps(replies.metric("steps"))
-        # A client that took no step has not moved: whatever it is divided by, it adds nothing.
-        weights = 1 / (distance.clamp(min=1e-30) * len(replies))
-
-        def moved() -> Iterator[fl.Tree]:
-            for model in replies.each("model"):
-                yield {name: state["model"][name] - value for name, value in model.items()}
-
-        return {"momentum": {**state["momentum"], **weighted_sum(moved(), weights)}}
+from accord.core.optim import SGD
+from accord.parts.momentum import ClientMomentum
 
 
 @fl.method("client", part=("alpha",))

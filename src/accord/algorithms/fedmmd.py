@@ -17,7 +17,8 @@ Defaults: lam = 0.1 (MMD) and 0.001 (L2, the paper's for MNIST; it tried 0.1 and
 leaves open which outputs and which kernel. From its published code: logits, 19 `fixed` widths s from 1e-6 to
 1e6 with their kernels summed, and the floor of 1e-4 under which there is no gradient (so none in the first
 step of a round, where G = L). `median` is the choice of DAN (Long et al., ICML 2015): s = 2^-3, ..., 2^1
-times the mean squared distance between the outputs of the batch.
+times the mean squared distance between two of the batch's 2B outputs; `dan` takes that mean over all 4 B^2 pairs, an
+output with itself included, as the published MK-MMD does, so its kernels are narrower by 1 - 1 / 2B.
 MMD compares the samples of a batch: the last one is filled up unless local.last_batch says otherwise, and
 batches of one are refused. lam = 0 is FedAvg with uniform weights.
 """
@@ -36,7 +37,7 @@ import accord.authoring as fl
 from accord.parts.lookup import gathered, in_chunks
 
 Output = Literal["logits", "features"]
-Kernel = Literal["fixed", "median"]
+Kernel = Literal["fixed", "median", "dan"]
 
 FIXED_WIDTHS = (
     *(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
@@ -55,24 +56,24 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-def mmd(x: Tensor, y: Tensor, weight: Tensor, widths: Tensor, relative: bool = False) -> Tensor:
+def mmd(x: Tensor, y: Tensor, weight: Tensor, widths: Tensor, kernel: Kernel = "fixed") -> Tensor:
     """MMD^2 with summed Gaussian kernels, biased (a sample is compared with itself too); 0 for equal inputs.
 
-    `weight` 0 leaves a sample out. Relative widths are multiples of the mean squared distance between two of
+    `weight` 0 leaves a sample out. Widths that are not fixed are multiples of the mean squared distance between two of
     the 2B samples, which is treated as a constant.
     """
     pair = weight[:, None] * weight / weight.sum().square()
     xx, yy, xy = squared_distances(x, x), squared_distances(y, y), squared_distances(x, y)
-    if relative:
-        # The mean off the diagonal, which adds nothing to the sum and is taken off the count.
-        count = 4 - 2 * pair.diagonal().sum()
+    if kernel != "fixed":
+        # The diagonal adds nothing to the sum; `median` takes it off the count too.
+        count = 4 - 2 * pair.diagonal().sum() if kernel == "median" else 4
         mean = (pair * (xx + yy + 2 * xy)).sum().detach() / count
         widths = widths * mean.clamp(min=torch.finfo(mean.dtype).tiny)
 
-    def kernel(distances: Tensor) -> Tensor:
+    def near(distances: Tensor) -> Tensor:
         return torch.exp(-distances / (2 * widths[:, None, None])).sum(0)
 
-    return (pair * (kernel(xx) + kernel(yy) - 2 * kernel(xy))).sum()
+    return (pair * (near(xx) + near(yy) - 2 * near(xy))).sum()
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class MMD(TwoStream):
 
     def distance(self, received: Tensor, trained: Tensor, weight: Tensor, corner: fl.Corner) -> Tensor:
         """max(floor, MMD^2)."""
-        distance = mmd(received, trained, weight, corner["widths"], relative=self.kernel == "median")
+        distance = mmd(received, trained, weight, corner["widths"], self.kernel)
         return distance.clamp(min=self.floor)
 
 
@@ -151,7 +152,7 @@ def fedmmd(
     setup: fl.Setup,
     *,
     lam: Annotated[float, fl.AtLeast(0), fl.Search(0.01, 1.0, log=True), "weight of the discrepancy"] = 0.1,
-    kernel: Annotated[Kernel, "19 fixed widths, or five around the batch's mean distance"] = "fixed",
+    kernel: Annotated[Kernel, "19 fixed widths, or five around the mean distance in a batch"] = "fixed",
     floor: Annotated[float, fl.AtLeast(0), "discrepancies below this have no gradient"] = 1e-4,
     on: Annotated[Output, "which outputs of the two models are compared"] = "logits",
     weight: fl.Weight = "uniform",

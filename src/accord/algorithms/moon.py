@@ -14,15 +14,15 @@ The frozen projections are computed once per client and round, in evaluation mod
 Defaults: mu = 1 (the paper: 5 for CIFAR-10, 1 for CIFAR-100, of 0.1, 1, 5, 10), tau = 0.5, projector D-D-256 with a
 ReLU between. mu = 0 is FedAvg.
 Deviation: in the paper the classifier reads the projection, which makes it a deeper network than those it is
-compared with. Here the classifier reads the features, as with every other method, and the projector serves the
-contrast alone. projection = 0 contrasts the features themselves, without projector.
+compared with: classifier = "projection". By default it reads the features, as with every other method, and the
+projector serves the contrast alone. projection = 0 contrasts the features themselves, without projector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from torch import Tensor
 
@@ -30,6 +30,9 @@ import accord.authoring as fl
 from accord.parts.lookup import gathered, in_chunks
 from accord.parts.losses import contrast
 from accord.parts.mlp import init_mlp, mlp
+from accord.parts.projection import DrawnProjection, with_projection
+
+Reads = Literal["features", "projection"]
 
 KEPT = {"model": "previous", "buffers": "previous_buffers", "projector": "previous_projector"}
 
@@ -101,8 +104,11 @@ def moon(
     mu: Annotated[float, fl.AtLeast(0), fl.Search(choices=(0.1, 1.0, 5.0, 10.0)), "weight of the contrast"] = 1.0,
     tau: Annotated[float, fl.Range(above=0), fl.Search(0.1, 1.0, log=True), "temperature of the contrast"] = 0.5,
     projection: Annotated[int, fl.AtLeast(0), "length of a projection; 0: contrast the features"] = 256,
+    classifier: Annotated[Reads, "what it reads; projection: as in the paper, a deeper network"] = "features",
 ) -> fl.Method:
     """Average models trained with the model-contrastive term."""
+    if classifier == "projection":
+        return _published(setup, mu, tau, projection)
     if mu == 0:
         return fl.averaging(setup)
     if projection and not setup.model.num_features:
@@ -113,3 +119,15 @@ def moon(
     trees = ("model", "buffers", "projector") if projection else ("model", "buffers")
     local = setup.local(fl.SampleLoss(), ModelContrast(mu, tau, projection))
     return setup.method(local, dict.fromkeys(trees, fl.Mean()))
+
+
+def _published(setup: fl.Setup, mu: float, tau: float, projection: int) -> fl.Method:
+    """The projection is the last but one layer of the network, so the features that are contrasted are projections."""
+    if not projection:
+        raise fl.ConfigError(
+            "algorithm moon: classifier = 'projection' reads a projection, and with projection = 0 there is none; "
+            "set projection above 0, or classifier to 'features'"
+        )
+    deeper = with_projection(setup, "moon", projection)
+    contrast = [ModelContrast(mu, tau, 0)] if mu else []
+    return fl.averaging(deeper, DrawnProjection(), *contrast)

@@ -40,14 +40,14 @@ pseudo-data is paired with the first of them; the last batch is filled up unless
 otherwise. Batch and pseudo-batch go through the model in one pass; BatchNorm sees two batches.
 
 Other parts (`extra`, by name; `parts`, from Python) act on the same step: Mixup replaces the batch
-everywhere, FedCM the direction of the min step (the max step stays plain), FedDecorr and FedNTD add their
-terms.
+everywhere, FedCM the direction of the min step (with fedcm_steps = "both", as the paper has it, that of the max
+step too, along a mean direction of the projectors; both means go down), FedDecorr and FedNTD add their terms.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from torch import Tensor
 
@@ -57,6 +57,7 @@ from accord.algorithms.fedbr.pseudo import PseudoData, as_proxy
 from accord.core.algorithm import put
 from accord.core.types import Exchange
 from accord.parts.composition import build_parts, check_together
+from accord.parts.momentum import ClientMomentum
 
 NO_SIZE = (
     "algorithm fedbr wants as many pseudo-samples as a batch has, and local.batch_size = 0 means all of a client's "
@@ -65,6 +66,10 @@ NO_SIZE = (
 NO_FEATURES = (
     "algorithm fedbr projects the features, but the model does not say how many it has: give the network a "
     "num_features, or set projector = false"
+)
+NO_FEDCM = (
+    "algorithm fedbr: fedcm_steps = 'both' gives FedCM's direction to the max step too, which wants fedcm among extra, "
+    "mu above 0, projector = true and max_step = true; set them, or fedcm_steps to 'min'"
 )
 
 
@@ -103,10 +108,14 @@ def fedbr(
     size: Annotated[int, fl.AtLeast(0), "pseudo-samples; 0: as many as local.batch_size"] = 0,
     balanced: Annotated[bool, "draw classes evenly when samples are averaged"] = False,
     extra: Annotated[tuple[str, ...], "further parts, such as mixup, fedcm, feddecorr, fedntd"] = (),
+    fedcm_steps: Annotated[Literal["min", "both"], "which steps fedcm acts on, if it is in extra"] = "min",
 ) -> fl.Method:
     """Average models trained with pseudo-data against the bias of local classifiers and features."""
     others = (*parts, *build_parts(setup, extra))
     check_together(others)
+    momentum = next((part for part in others if isinstance(part, ClientMomentum)), None)
+    if fedcm_steps == "both" and not (momentum and max_step and projector and mu):
+        raise fl.ConfigError(NO_FEDCM)
     if lam == 0 and mu == 0:
         return fl.averaging(setup, *others, weight="uniform")
     size, projects = size or setup.plan.batch_size, projector and mu > 0
@@ -114,7 +123,9 @@ def fedbr(
         raise fl.ConfigError(NO_SIZE)
     if projects and not setup.model.num_features:
         raise fl.ConfigError(NO_FEATURES)
-    part = BiasReduction(lam, mu, tau, size, mixed, projects, projects and max_step, setup.optimizer, setup.clip)
+    follows = momentum if fedcm_steps == "both" else None
+    steps = (projects and max_step, setup.optimizer, setup.clip, follows)
+    part = BiasReduction(lam, mu, tau, size, mixed, projects, *steps)
     trees = ("model", "buffers", "projector") if part.maximises else ("model", "buffers")
     source = PseudoData(size, means, balanced, None if proxy is None else as_proxy(proxy, setup.model))
     local, rules = setup.local(fl.SampleLoss(), *others, part), dict.fromkeys(trees, fl.Mean("uniform"))

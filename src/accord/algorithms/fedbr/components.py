@@ -15,10 +15,11 @@ from accord.algorithms.fedbr.pseudo import mixture
 from accord.core.model import Out
 from accord.core.optim import Optimizer, clip_by_norm
 from accord.core.task import gradient_of
-from accord.core.tensors import clone
+from accord.core.tensors import clone, zeros_like
 from accord.core.types import weighted_mean
 from accord.parts.losses import contrast
 from accord.parts.mlp import init_mlp, mlp
+from accord.parts.momentum import ClientMomentum
 
 PROJECTOR = (256, 256, 128)
 
@@ -53,6 +54,7 @@ class BiasReduction(fl.Part):
     maximises: bool
     optimizer: Optimizer
     clip: float = 0.0
+    momentum: ClientMomentum | None = None  # of FedCM, if the max step follows it too
 
     @property
     def couples(self) -> bool:
@@ -64,10 +66,11 @@ class BiasReduction(fl.Part):
         if not self.projects:
             return {}
         drawn = init_mlp(world.key.at("projector"), (model.num_features, *PROJECTOR))
-        return {"projector": {name: t.to(model.device) for name, t in drawn.items()}}
+        projector = {name: t.to(model.device) for name, t in drawn.items()}
+        return {"projector": projector} | ({"projector_momentum": zeros_like(projector)} if self.momentum else {})
 
     def send(self, state: fl.State) -> fl.Trees:
-        return {name: state[name] for name in ("pseudo", "projector") if name in state}
+        return {name: state[name] for name in ("pseudo", "projector", "projector_momentum") if name in state}
 
     def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
         """Which samples are mixed into which pseudo-sample."""
@@ -109,8 +112,16 @@ class BiasReduction(fl.Part):
         """The projector, if it was trained."""
         return ({"projector": carry[self.name]["projector"]} if self.maximises else {}), {}
 
+    def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
+        """The projectors' mean direction, where the next max steps are to follow it."""
+        if self.momentum is None:
+            return {}
+        return {"projector_momentum": self.momentum.direction("projector", state, replies, world)}
+
     def _max_step(self, job: fl.Job, corner: fl.Corner, features: Tensor, weight: Tensor) -> None:
         descent = gradient_of(lambda tree: -l_con(tree, features, weight, self.tau), corner["projector"])
+        if self.momentum is not None:
+            descent = self.momentum.mixed(job, descent, job.shared["projector_momentum"])
         descent = clip_by_norm(descent, self.clip) if self.clip else descent
         self.optimizer.update(corner["projector"], descent, corner["optimizer"], job.info["lr"])
 

@@ -26,6 +26,8 @@ own samples: its graphs have its classes.
 
 Where the paper is silent or cannot be followed (defaults were chosen in small trials and are not tuned):
 - `residual`: h + message. As printed, A_ii = 0 drops a sample's own features, and the model hardly learns.
+- `attention`: products, as printed ("dot"), or the published code's graph attention with `heads` heads ("gat"); that
+  code has edge_weight = false, and mixes message and features where residual adds them.
 - `edge_weight`: A multiplies the attention. As printed it is only a mask, and a dense one, so the graph would change
   nothing. `top_k` keeps the strongest neighbours only.
 - `graph`: `official`, one inverse as in the authors' code; `ridge` and `lowrank` solve the paper's problem, the
@@ -149,6 +151,8 @@ def _task(setup: fl.Setup, settings: Settings) -> fl.LocalTraining:
         settings.edge_weight,
         settings.top_k,
         settings.residual,
+        settings.attention,
+        settings.heads,
         settings.lambda_cd,
         settings.tau,
         settings.similarity,

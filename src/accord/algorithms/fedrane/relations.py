@@ -8,17 +8,16 @@ The module sits between the features Z and the head, which reads Z~.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.model import Out
 from accord.core.types import weighted_mean
+from accord.models.around.attention import draw
 from accord.models.around.graph import standardise, unit
 from accord.models.around.relations import Passing, shuffled
 
@@ -67,16 +66,10 @@ class Relations(Passing, fl.Part):
         return True
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
-        """W, W_r and W_s of every hop, uniform in +-1/sqrt(D) as torch's linear layers."""
-        rng, size = world.key.at("relations"), model.num_features
+        """The weights of the message passing."""
         like = next(iter(model.init()[0].values()))
-        return {
-            "relations": {
-                f"{hop}.{name}": _uniform(rng, size).to(like)
-                for hop in range(self.hops)
-                for name in ("receive", "send", "value")
-            }
-        }
+        first = draw(world.key.at("relations"), self.attention, self.hops, self.heads, model.num_features)
+        return {"relations": {name: tensor.to(like) for name, tensor in first.items()}}
 
     def send(self, state: fl.State) -> fl.Trees:
         """The module goes down with the model."""
@@ -131,8 +124,3 @@ class Relations(Passing, fl.Part):
             augmented.append(self.augment(trees["relations"], nodes, everyone)[:, -1])
         features = torch.cat(augmented)
         return Out(model.head(trees["model"], features), features)
-
-
-def _uniform(rng: np.random.Generator, size: int) -> Tensor:
-    bound = 1 / math.sqrt(size)
-    return torch.from_numpy(rng.uniform(-bound, bound, (size, size)))

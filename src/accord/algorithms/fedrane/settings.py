@@ -9,6 +9,7 @@ import accord.authoring as fl
 from accord.aggregate import Weighting
 from accord.aggregate.nash import Scale
 from accord.algorithms.fedrane.relations import Similarity
+from accord.models.around.attention import Attention
 from accord.models.around.graph import GraphMode
 
 Evaluation = Literal["none", "batch", "support"]
@@ -29,6 +30,8 @@ class Settings:
     similarity: Annotated[Similarity, "similarity in the contrastive term"] = "pearson"
     symmetric: Annotated[bool, "contrast both views, not only the plain one"] = True
     hops: Annotated[int, fl.AtLeast(1), "steps of message passing"] = 1
+    attention: Annotated[Attention, "how neighbours are weighed: as the paper, or its published code"] = "dot"
+    heads: Annotated[int, fl.AtLeast(1), "heads of gat"] = 2
     edge_weight: Annotated[bool, "multiply the attention by the graph's edges"] = True
     top_k: Annotated[int, fl.AtLeast(0), "strongest neighbours kept; 0: all"] = 0
     residual: Annotated[bool, "add the message to the sample's own features"] = True

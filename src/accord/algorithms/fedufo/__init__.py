@@ -36,14 +36,18 @@ Choices where the paper is silent or disagrees with itself:
 - disc_home: D is averaged like the model ("server"), private and stale ("client"), or drawn anew per client
   and round ("fresh"). A fresh D trained after the posterior would be thrown away: it stays as drawn, and UAD
   then exchanges nothing; with disc_train = "batch" it learns within the round.
+- disc_hidden, disc_reads: D reads the D features and is as wide. The report's (Biswas and Oschatz) is 320-200-100 on
+  the flattened maps: disc_reads = "maps", disc_hidden = 200; its rate and momentum are disc_lr and disc_momentum.
 - disc_train: disc_epochs after the posterior ("round"), or one step after each of the model's ("batch").
 - start: the posterior starts from w_t ("global"), the reading under which CGL alone costs nothing, or from
   the client's own prior ("prior").
 - kl: KL(y^ || y~) as printed ("reverse"), or KL(y~ || y^) ("forward").
 - stage_one_rounds: not given; half of the run where UAD and a consensus term are both on, otherwise none.
 - Local performance: accuracy of w_t on the client's own training samples before it trains (no test data), as of
-  its last visit ("stale"). Measured anew on everyone ("fresh"), the worst are clients of the same class, which
-  fill half the group with it: on MNIST, ten of a hundred clients a round, that fell below FedAvg.
+  its last visit ("stale"). With performance_share it is measured on that share, which no model trains on (D, which
+  needs no labels, and the class counts still see it). Measured anew on everyone ("fresh"), the worst are clients of
+  the same class, which fill half the group with it: on MNIST, ten of a hundred clients a round, that fell below
+  FedAvg.
 - The server averages; the paper's "SGD in client and server" is not read as a server step of 0.01.
 - D has the local weight decay, its own momentum and no clipping. Frozen models run in evaluation mode.
 - A client asked without a group (personal accuracy at the end, unseen clients) has no CGR and leaves D alone.
@@ -56,10 +60,10 @@ from dataclasses import dataclass, replace
 import torch
 
 import accord.authoring as fl
-from accord.algorithms.fedufo.alignment import Discriminator, UniformAlignment
+from accord.algorithms.fedufo.alignment import Discriminator, MapAlignment, UniformAlignment
 from accord.algorithms.fedufo.consensus import Divergence, GlobalConsensus, GroupConsensus
-from accord.algorithms.fedufo.peers import ClassCounts, FromPrior, Peers, group_message
-from accord.algorithms.fedufo.performance import MeasurePerformance, Performance, WorstHalf, measured
+from accord.algorithms.fedufo.peers import ClassCounts, FromPrior, Peers, group_message, width
+from accord.algorithms.fedufo.performance import MeasurePerformance, Performance, Withheld, WorstHalf, measured
 from accord.algorithms.fedufo.settings import AlignmentSettings, Readings, Settings, read
 from accord.core.algorithm import put
 from accord.core.optim import SGD
@@ -108,14 +112,15 @@ def feduad(setup: fl.Setup, settings: AlignmentSettings) -> fl.Method:
 
 def _method(setup: fl.Setup, reading: Readings) -> fl.Method:
     disc = _discriminator(setup, reading)
-    peers = Peers(reading.uad and disc.learns, reading.cgr_target if reading.cgr else None, reading.stage_two)
+    target = reading.cgr_target if reading.cgr else None
+    peers = Peers(reading.uad and disc.learns, target, reading.stage_two, reading.disc_reads)
     always = peers.features or reading.start == "prior"
     priors_from = 0 if always else reading.stage_two if reading.cgr else NEVER
     tasks: dict[str, Task] = {}
     if priors_from < NEVER:
-        tasks["prior"] = setup.local(fl.SampleLoss(), *([ClassCounts()] if reading.cgr else []))
+        tasks["prior"] = setup.local(fl.SampleLoss(), *_withheld(reading), *([ClassCounts()] if reading.cgr else []))
     if reading.fresh:
-        tasks["performance"] = MeasurePerformance(setup.model)
+        tasks["performance"] = MeasurePerformance(setup.model, share=reading.performance_share)
     rules = {"model": fl.Mean(), "buffers": fl.Mean()}
     if reading.uad and disc.learns and disc.home == "server":
         rules["discriminator"] = fl.Mean()
@@ -138,6 +143,7 @@ def _discriminator(setup: fl.Setup, reading: Readings) -> Discriminator:
         reading.disc_home,
         reading.disc_train,
         reading.disc_layers,
+        reading.disc_hidden,
         reading.disc_lr,
         SGD(reading.disc_momentum, setup.optimizer.weight_decay),
         replace(setup.plan, epochs=reading.disc_epochs, steps=0),
@@ -147,12 +153,17 @@ def _discriminator(setup: fl.Setup, reading: Readings) -> Discriminator:
 def _parts(setup: fl.Setup, reading: Readings, disc: Discriminator, peers: Peers) -> list[fl.Part]:
     """Those of the terms that are on, in the order their losses are added."""
     divergence = Divergence(reading.kl, reading.kl_reduction)
+    alignment = MapAlignment if reading.disc_reads == "maps" else UniformAlignment
     listed: list[tuple[bool, fl.Part]] = [
         (True, fl.SampleLoss()),
         (reading.grouped, peers),
-        (reading.uad, UniformAlignment(peers, reading.uad_weight, disc, setup.model.num_features)),
+        (reading.uad, alignment(peers, reading.uad_weight, disc, width(setup.model, reading.disc_reads))),
         (reading.cgr, GroupConsensus(peers, reading.cgr_weight, divergence)),
         (reading.cgl, GlobalConsensus(reading.cgl_weight, divergence, reading.stage_two)),
-        (reading.dynamic, Performance(stale=not reading.fresh)),
+        (reading.dynamic, Performance(not reading.fresh, reading.performance_share)),
     ]
-    return [part for on, part in listed if on]
+    return [*_withheld(reading), *(part for on, part in listed if on)]
+
+
+def _withheld(reading: Readings) -> list[fl.Part]:
+    return [Withheld(reading.performance_share)] if reading.performance_share else []

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 import accord.authoring as fl
-from accord.algorithms.fedufo.peers import Peers
+from accord.algorithms.fedufo.peers import Peers, outputs
 from accord.core.keys import Key
+from accord.core.model import Out
 from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.task import gradient_of
@@ -45,7 +46,7 @@ def naming_loss(logits: Tensor, labels: Tensor, own: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Discriminator:
-    """How it is made and trained: `layers` linear layers with ReLU between them, width D, K outputs.
+    """How it is made and trained: `layers` linear layers with ReLU between them, `hidden` wide (0: D), K outputs.
 
     classes: `all` has an output per client of the federation, `group` one per member of the round's group.
     home: `server` is averaged like the model, `client` stays in the client's memory, `fresh` is drawn anew
@@ -57,6 +58,7 @@ class Discriminator:
     home: DiscHome = "server"
     train: DiscTrain = "round"
     layers: int = 2
+    hidden: int = 0
     rate: float = 0.01  # times the local one
     optimizer: SGD = field(default_factory=SGD)
     plan: Plan = field(default_factory=Plan)
@@ -70,7 +72,8 @@ class Discriminator:
 
     def draw(self, key: Key, num_features: int, outputs: int, round: int = -1, client: int = -1) -> fl.Tree:
         """Initial weights by address."""
-        return init_mlp(key.at("discriminator", round, client), [num_features] * self.layers + [outputs])
+        between = [self.hidden or num_features] * (self.layers - 1)
+        return init_mlp(key.at("discriminator", round, client), [num_features, *between, outputs])
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class UniformAlignment(fl.Part):
             return
         peers = self.peers.rows(model, job, carry, batch, "features")
         if peers is not None:
-            own = _own_features(model, carry, batch.x)
+            own = self._own_features(model, carry, batch.x)
             self._learn(job, carry[self.name], peers, own, batch.weight)
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
@@ -142,7 +145,7 @@ class UniformAlignment(fl.Part):
         corner, settings = carry[self.name], self.discriminator
         peers = carry[self.peers.name].get("features")
         if settings.train == "round" and settings.learns and peers is not None:
-            own = in_chunks(lambda x: _own_features(model, carry, x), job.data.x)
+            own = in_chunks(lambda x: self._own_features(model, carry, x), job.data.x)
             rng = self._key(job).at("discriminator.order", int(job.info["round"]), int(job.info["client"]))
             for positions in settings.plan.schedule(rng, len(own)):
                 rows = torch.from_numpy(positions).to(own.device)
@@ -173,7 +176,14 @@ class UniformAlignment(fl.Part):
         drawn = self.discriminator.draw(self._key(job), self.num_features, outputs, round, client)
         return {name: t.to(job.info["lr"].device) for name, t in drawn.items()}
 
+    def _own_features(self, model: fl.Model, carry: fl.Carry, x: Tensor) -> Tensor:
+        # Of the model as it is now, in evaluation mode: it is fixed while the discriminator learns.
+        return outputs(model.reference, carry["train"]["model"], carry["buffers"], x, self.peers.reads).features
 
-def _own_features(model: fl.Model, carry: fl.Carry, x: Tensor) -> Tensor:
-    """Of the model as it is now, in evaluation mode: it is fixed while the discriminator learns."""
-    return model.reference(carry["train"]["model"], carry["buffers"], x).features
+
+@dataclass(frozen=True)
+class MapAlignment(UniformAlignment):
+    """UAD on the flattened feature maps, which the task's forward pass hands on in the place of the features."""
+
+    def forward(self, model: fl.Model, job: fl.Job, carry: fl.Carry, params: fl.Trees, batch: fl.Batch) -> Out:
+        return outputs(model.train, params["model"], carry["buffers"], batch.x, "maps")

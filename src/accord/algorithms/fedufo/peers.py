@@ -7,18 +7,21 @@ They are frozen, so a client runs them over its samples once a round and looks t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 import accord.authoring as fl
-from accord.core.model import Out
+from accord.core.model import Fuse, Out
 from accord.parts.lookup import gathered, pieces
 
 GroupTarget = Literal["softmax", "normalise", "logits"]
+Reads = Literal["features", "maps"]
+Forward = Callable[[fl.Tree, fl.Tree, Tensor, Fuse | None], Out]
 
 FLOOR = 1e-8  # a class nobody in the group holds has probability 0 under `normalise`, and KL wants a logarithm
 
@@ -31,9 +34,29 @@ def group_message(priors: fl.Replies, device: torch.device) -> fl.Trees:
     return {"priors": priors.stacked("model"), "prior_buffers": priors.stacked("buffers"), "group": group}
 
 
-def frozen_outputs(model: fl.Model, params: fl.Tree, buffers: fl.Tree, x: Tensor) -> Out:
+def outputs(forward: Forward, params: fl.Tree, buffers: fl.Tree, x: Tensor, reads: Reads) -> Out:
+    """Logits, and what a discriminator reads in the place of the features: those, or the flattened feature maps."""
+    if reads == "features":
+        return forward(params, buffers, x, None)
+    seen: list[Tensor] = []
+
+    def pass_on(maps: Tensor) -> Tensor:
+        seen.append(maps)
+        return maps
+
+    logits = forward(params, buffers, x, pass_on).logits
+    return Out(logits, seen[0].flatten(1).to(logits.dtype))
+
+
+def width(model: fl.Model, reads: Reads) -> int:
+    """How many numbers a discriminator reads of a sample."""
+    shape = getattr(model.network, "map_shape", None) or ()
+    return model.num_features if reads == "features" else prod(shape) if len(shape) == 3 else 0
+
+
+def frozen_outputs(model: fl.Model, params: fl.Tree, buffers: fl.Tree, x: Tensor, reads: Reads) -> Out:
     """A frozen model's logits and features of all samples, in one pass."""
-    outs = [model.reference(params, buffers, piece) for piece in pieces(x)]
+    outs = [outputs(model.reference, params, buffers, piece, reads) for piece in pieces(x)]
     return Out(torch.cat([out.logits for out in outs]), torch.cat([out.features for out in outs]))
 
 
@@ -66,6 +89,7 @@ class Peers(fl.Part):
     features: bool  # keep [n, m, D] features, for a discriminator
     target: GroupTarget | None = None  # keep the group's target, for the consensus ...
     target_from: int = 0  # ... from this round on
+    reads: Reads = "features"  # what is kept as the features
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """One pass of every model of the group over the client's data."""
@@ -88,10 +112,10 @@ class Peers(fl.Part):
     def _outputs(self, model: fl.Model, job: fl.Job, x: Tensor, asked: Sequence[int]) -> fl.Tree:
         """What is kept of the asked models' answers; a target wants all of them, features of the others are 0."""
         priors, buffers, group = job.shared["priors"], job.shared.get("prior_buffers", {}), job.shared["group"]
-        outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x) for j in asked}
+        outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x, self.reads) for j in asked}
         answers: fl.Tree = {}
         if self.features:
-            shape = (len(x), len(group["ids"]), model.num_features)
+            shape = (len(x), len(group["ids"]), width(model, self.reads))
             answers["features"] = torch.zeros(shape, dtype=job.info["lr"].dtype, device=x.device)
             for j, out in outs.items():
                 answers["features"][:, j] = out.features

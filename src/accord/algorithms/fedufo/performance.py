@@ -1,8 +1,9 @@
 """Dynamic sampling (FedUFO): half of a round's clients are those the model serves worst.
 
 A client's performance is the accuracy of the model it receives on its own training samples, before it trains
-on them: no test data is touched. `fresh` asks every client in every round, which costs a model down and a
-number up for each; `stale` takes what the clients of the train task report, most of it some rounds old.
+on them, or on a share of them that it never trains on: no test data is touched. `fresh` asks every client in
+every round, which costs a model down and a number up for each; `stale` takes what the clients of the train task
+report, most of it some rounds old.
 """
 
 from __future__ import annotations
@@ -47,11 +48,42 @@ class WorstHalf:
         return sorted(int(i) for i in (*worst, *others))
 
 
-def own_accuracy(model: fl.Model, job: fl.Job) -> Tensor:
-    """Accuracy of the received model on all of the client's training samples."""
+def held_out(count: int, share: float) -> list[int]:
+    """floor(share * count) positions, evenly spaced: the same in every round and task, with nothing to remember."""
+    held = min(int(share * count + 1e-9), count - 1)
+    return [(2 * i + 1) * count // (2 * held) for i in range(held)]
+
+
+def own_accuracy(model: fl.Model, job: fl.Job, share: float) -> Tensor:
+    """Accuracy of the received model on the client's held-out samples; on all where none are held out."""
     params, buffers = job.shared["model"], job.shared["buffers"]
-    guesses = in_chunks(lambda x: model.reference(params, buffers, x).logits.argmax(1), job.data.x)
-    return (guesses == job.data.y).to(job.info["lr"].dtype).mean()
+    x, y, held = job.data.x, job.data.y, held_out(len(job.data.y), share)
+    if held:
+        rows = torch.tensor(held, device=y.device)
+        x, y = x[rows], y[rows]
+    guesses = in_chunks(lambda x: model.reference(params, buffers, x).logits.argmax(1), x)
+    return (guesses == y).to(job.info["lr"].dtype).mean()
+
+
+@dataclass(frozen=True)
+class Withheld(fl.Part):
+    """No training on what performance is measured on: a kept sample takes its place, so an epoch keeps its length."""
+
+    share: float
+
+    def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
+        """For every sample the one that is shown; those shown twice are evenly spaced too."""
+        count, device = len(job.data.y), job.data.y.device
+        held = held_out(count, self.share)
+        kept = sorted(set(range(count)) - set(held))
+        shown = torch.arange(count, device=device)
+        twice = [kept[i * len(kept) // len(held)] for i in range(len(held))]
+        shown[held] = torch.tensor(twice, dtype=shown.dtype, device=device)
+        return {"shown": shown, "x": job.data.x, "y": job.data.y}
+
+    def batch(self, job: fl.Job, corner: fl.Corner, batch: fl.Batch) -> fl.Batch:
+        index = corner["shown"][batch.index]
+        return batch._replace(x=corner["x"].index_select(0, index), y=corner["y"].index_select(0, index), index=index)
 
 
 def measured(state: fl.State, replies: fl.Replies) -> fl.Trees:
@@ -67,13 +99,14 @@ class Performance(fl.Part):
 
     needs = "a share of right answers to sample clients by"
     stale: bool
+    share: float = 0.0
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         unknown = torch.full((len(world.sizes),), UNKNOWN, device=model.device)
         return {"performance": {"accuracy": unknown}}
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
-        return {"accuracy": own_accuracy(model, job)} if self.stale else {}
+        return {"accuracy": own_accuracy(model, job, self.share)} if self.stale else {}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return ({"performance": dict(carry[self.name])} if self.stale else {}), {}
@@ -87,5 +120,7 @@ class Performance(fl.Part):
 class MeasurePerformance(Question):
     """How well does the received model do on the client's own samples?"""
 
+    share: float = 0.0
+
     def answer(self, job: fl.Job) -> fl.Trees:
-        return {"performance": {"accuracy": own_accuracy(self.model, job)}}
+        return {"performance": {"accuracy": own_accuracy(self.model, job, self.share)}}

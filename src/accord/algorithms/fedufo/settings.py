@@ -8,14 +8,16 @@ from typing import Annotated, Literal
 import accord.authoring as fl
 from accord.algorithms.fedufo.alignment import DiscClasses, DiscHome, DiscTrain
 from accord.algorithms.fedufo.consensus import KLDirection, KLReduction
-from accord.algorithms.fedufo.peers import GroupTarget
+from accord.algorithms.fedufo.peers import GroupTarget, Reads, width
 
 Terms = Literal["cls", "cgr", "cgl", "uad", "uad+cgr", "uad+cgl", "all"]
 
-NO_FEATURES = (
-    "UAD reads the model's features, and this model does not say which layer gives them: wrap it with "
-    'accord.models.adapt(module, head="..."), or set terms to cgr, cgl or cls'
-)
+NO_FEATURES: dict[Reads, str] = {
+    "features": "UAD reads the model's features, and this model does not say which layer gives them: wrap it with "
+    'accord.models.adapt(module, head="..."), or set terms to cgr, cgl or cls',
+    "maps": "disc_reads = 'maps' wants feature maps of shape (channels, height, width), and this model has none: "
+    "choose a convolutional one, name your own one's maps to accord.models.adapt, or set disc_reads to 'features'",
+}
 NO_GROUP = (
     "UAD and CGR compare the clients of a round, so at least two must take part: raise clients.count or "
     "clients.fraction, or set terms to cgl or cls"
@@ -26,6 +28,7 @@ NOT_FRESH = (
     "would mix up clients: set disc_home to 'fresh', or disc_classes to 'all'"
 )
 NO_CGL = "dynamic sampling goes with the CGL loss only: set dynamic to false, or terms to one with cgl"
+NOT_DYNAMIC = "performance_share holds samples out for dynamic sampling only: set dynamic to true, or the share to 0"
 NO_STAGE_TWO = "stage_one_rounds must be below rounds, or CGR and CGL never act: lower it, or use feduad"
 
 
@@ -44,6 +47,11 @@ class ConsensusSettings:
     performance: Annotated[
         Literal["fresh", "stale"], "measured on every client each round, or when a client takes part"
     ] = "stale"
+    performance_share: Annotated[
+        float,
+        fl.Range(low=0, below=1),
+        "share of a client's samples to measure on and never train on; 0: all are both",
+    ] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +66,8 @@ class AlignmentSettings:
     disc_home: Annotated[DiscHome, "D is averaged by the server, kept by the client, drawn each round"] = "server"
     disc_train: Annotated[DiscTrain, "D learns after the posterior, or one step after each of the model's"] = "round"
     disc_layers: Annotated[int, fl.AtLeast(1), "linear layers of D (the paper: 2, for ResNet-50 3)"] = 2
+    disc_hidden: Annotated[int, fl.AtLeast(0), "width of D's hidden layers (the report: 200); 0: of its input"] = 0
+    disc_reads: Annotated[Reads, "what D is shown: the features, or the flattened maps (the report)"] = "features"
     disc_lr: Annotated[
         float, fl.AtLeast(0), fl.Search(1e-3, 1.0, log=True), "D's learning rate, times the local one"
     ] = 0.01
@@ -118,10 +128,11 @@ def read(setup: fl.Setup, given: Settings) -> Readings:
 def _refusals(setup: fl.Setup, reading: Readings) -> list[tuple[bool, str]]:
     mixes_up = reading.disc_classes == "group" and reading.disc_home != "fresh"
     return [
-        (reading.uad and setup.model.num_features == 0, NO_FEATURES),
+        (reading.uad and width(setup.model, reading.disc_reads) == 0, NO_FEATURES[reading.disc_reads]),
         (reading.grouped and setup.sampler.size(setup.num_clients) < 2, NO_GROUP),
         (reading.start == "prior" and not reading.grouped, NO_PRIOR),
         (reading.uad and mixes_up, NOT_FRESH),
         (reading.dynamic and not reading.cgl, NO_CGL),
+        (reading.performance_share > 0 and not reading.dynamic, NOT_DYNAMIC),
         ((reading.cgr or reading.cgl) and reading.stage_two >= setup.rounds, NO_STAGE_TWO),
     ]

@@ -1,8 +1,7 @@
 """Message passing between a network's features and its head (FedRANE, section 3.3): samples borrow from one another.
 
     graph A over the samples (`accord.models.around.graph`), N_i = {j != i: A_ij > 0}
-    e_ij = <W_r h_i, W_s h_j> / sqrt(D),   alpha_i = softmax of e_ij over j in N_i
-    h_i' = [h_i +] sum_j alpha_ij W h_j,   from h = Z to h = Z~ in `hops` steps
+    messages over N_i (`accord.models.around.attention`), from h = Z to h = Z~ in `hops` steps
 
 The head reads Z~. An answer depends on the samples that are shown with it.
 """
@@ -12,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, cast, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,27 +21,11 @@ from accord.core.model import Classifier
 from accord.core.tensors import Tree
 from accord.core.whole import Settings, Whole
 from accord.errors import DataError
+from accord.models.around.attention import Attention, attend, draw
 from accord.models.around.graph import SOLVERS, GraphMode, adjacency
 
 MOST = 1 << 16  # hops, features and samples of a graph that a folder may ask for
-
-
-def attend(weights: Tree, hop: int, nodes: Tensor, graph: Tensor, *, edge_weight: bool, residual: bool) -> Tensor:
-    """One step of message passing over `graph` [..., n, n]; a node without neighbours stays as it is.
-
-    With `edge_weight` the attention is multiplied by A and made to sum to one again, otherwise A only says
-    who is a neighbour.
-    """
-    received, sent = nodes @ weights[f"{hop}.receive"].mT, nodes @ weights[f"{hop}.send"].mT
-    scores = received @ sent.mT / math.sqrt(nodes.shape[-1])
-    graph = graph.to(scores.dtype)
-    neighbours = graph > 0
-    if edge_weight:  # alpha_ij A_ij / sum_j alpha_ij A_ij is a softmax too
-        scores = scores + torch.where(neighbours, graph, 1.0).log()
-    scores = scores.masked_fill(~neighbours, torch.finfo(scores.dtype).min)
-    message = scores.softmax(-1) @ (nodes @ weights[f"{hop}.value"].mT)
-    alone = ~neighbours.any(-1, keepdim=True)
-    return torch.where(alone, nodes, nodes + message if residual else message)
+LARGEST = 1 << 28  # numbers in the weights of its messages
 
 
 def keep_strongest(graph: Tensor, count: int) -> Tensor:
@@ -63,6 +47,8 @@ class Passing:
     edge_weight: bool = True
     top_k: int = 0  # 0: all neighbours
     residual: bool = True
+    attention: Attention = "dot"
+    heads: int = 2  # of gat
 
     def augment(self, weights: Tree, features: Tensor, mask: Tensor) -> Tensor:
         """Z~ [..., n, D] of Z; rows outside `mask` [..., n] are nobody's neighbours."""
@@ -120,11 +106,17 @@ class Related(Whole):
     def blank(cls, network: nn.Module, size: int, features: int, **passing: Any) -> Related:
         """To be filled with values; DataError for settings it cannot have."""
         made = Passing(**passing)
-        numbers = {"size": size, "features": features, "hops": made.hops}
+        numbers = {"size": size, "features": features, "hops": made.hops, "heads": made.heads}
         if any(type(value) is not int or not 0 < value <= MOST for value in numbers.values()):
             raise DataError(f"{', '.join(numbers)} of message passing must be whole numbers from 1 to {MOST}")
+        if 3 * made.hops * made.heads * features**2 > LARGEST:
+            raise DataError(
+                f"message passing of {made.hops} hops over {features} features is too large"
+            )
         real = (made.lam, made.eps, made.top_k)
         if made.graph not in SOLVERS or any(type(value) not in (int, float) or value < 0 for value in real):
             raise DataError(f"lam, eps and top_k of message passing must be numbers, graph one of {', '.join(SOLVERS)}")
-        names = [f"{hop}.{name}" for hop in range(made.hops) for name in ("receive", "send", "value")]
-        return cls(network, made, size, {name: torch.zeros(features, features) for name in names})
+        if made.attention not in get_args(Attention):
+            raise DataError(f"attention of message passing must be one of {', '.join(get_args(Attention))}")
+        blank = draw(np.random.default_rng(0), made.attention, made.hops, made.heads, features)
+        return cls(network, made, size, {name: torch.zeros(tensor.shape) for name, tensor in blank.items()})
