@@ -246,12 +246,40 @@ def test_damaged_gzip(tmp_path, kind):
     assert str(path) in str(error.value)
 
 
-def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", 100_000)
-    write(tmp_path, contents(MNIST), ".gz")
-    (tmp_path / f"{MNIST[0]}.gz").write_bytes(gzip.compress(bytes(200_000)))
-    with pytest.raises(DataError, match="is larger than"):
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch, end):
+    size = 16 + 30 * 28 * 28  # the largest of the files: the head, and the training images
+    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", size)
+    write(tmp_path, contents(MNIST), end)
+    assert len(load("mnist", tmp_path).train) == 30
+    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", size - 1)
+    with pytest.raises(DataError, match=f"{MNIST[0]}{end} is larger than"):
         load("mnist", tmp_path)
+
+
+def test_bombs_in_archives_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", 100_000)
+    members = [(f"cifar-10-batches-bin/{name}", data) for name, data in cifar10_files().items()]
+    path = tmp_path / "cifar-10-binary.tar.gz"
+    tar(path, [*members[:-1], (members[-1][0], bytes(100_001))])
+    with pytest.raises(DataError, match=r"test_batch\.bin\) is larger than"):
+        load("cifar10", tmp_path)
+    tar(path, [*members, ("behind it", bytes(50_000))])
+    assert len(load("cifar10", tmp_path).test) == 3
+    tar(path, [*members, ("behind it", bytes(200_000))])
+    with pytest.raises(DataError, match=r"tar\.gz is larger than"):
+        load("cifar10", tmp_path)
+    path = tmp_path / "gzip.zip"
+    files = contents(EMNIST, 1, 27)
+    for last, fits in ((files[EMNIST[-1]], True), (bytes(100_001), False)):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in (files | {EMNIST[-1]: last}).items():
+                archive.writestr(f"gzip/{name}.gz", gzip.compress(data))
+        if fits:
+            assert len(load("emnist_letters", tmp_path).test) == 12
+        else:
+            with pytest.raises(DataError, match=r"gzip\.zip is larger than"):
+                load("emnist_letters", tmp_path)
 
 
 def cifar(count: int, seed: int, label_bytes: int, classes: int) -> tuple[bytes, np.ndarray, np.ndarray]:
