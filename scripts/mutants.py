@@ -140,10 +140,10 @@ def calls_for(file: str) -> tuple[tuple[str, ...], ...]:
         if score:
             scores[place] = score
     first = [place for place in QUICK if scores.get(place)]
-    nearest = first + sorted(scores.keys() - first, key=lambda place: (-scores[place], place))
+    nearest = (first + sorted(scores.keys() - first, key=lambda place: (-scores[place], place)))[:25]
     more = [place for place in FURTHER.get(folder, ()) if place not in nearest]
     chosen = " or ".join(methods) or MATRIX_FOR.get(folder, "")
-    near = (*nearest[:25], *more)
+    near = (*nearest, *more)
     return (near, (MATRIX, "-k", chosen)) if chosen else (near,)
 
 
