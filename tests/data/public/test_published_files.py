@@ -119,13 +119,23 @@ def test_missing_files_are_named_with_place_and_address(tmp_path):
         load("mnist", tmp_path / "file")
 
 
-def test_mnist_is_not_taken_for_fashion(tmp_path):
-    first = [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5, 3, 6, 1, 7, 2, 8, 6, 9]  # how MNIST's train labels begin
-    files = contents(MNIST) | {MNIST[1]: idx_bytes(np.array(first + [0] * 10, np.uint8))}
-    write(tmp_path, files)
-    assert load("mnist", tmp_path).train.y[:3].tolist() == [5, 0, 4]
-    with pytest.raises(DataError, match="belongs to mnist, not to fashion_mnist"):
-        load("fashion_mnist", tmp_path)
+# How the published train labels begin.
+BEGINS = {
+    "mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5, 3, 6, 1, 7, 2, 8, 6, 9],
+    "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0, 9, 5, 5, 7, 9, 1, 0, 6, 4],
+}
+
+
+@pytest.mark.parametrize(("name", "other"), [("mnist", "fashion_mnist"), ("fashion_mnist", "mnist")])
+def test_mnist_and_fashion_are_told_apart_by_their_labels(tmp_path, name, other):
+    begin = BEGINS[name]
+    write(tmp_path, contents(MNIST) | {MNIST[1]: idx_bytes(np.array(begin + [0] * 10, np.uint8))})
+    assert load(name, tmp_path).train.y[:3].tolist() == begin[:3]
+    with pytest.raises(DataError, match=f"belongs to {name}, not to {other}"):
+        load(other, tmp_path)
+    begin = [*begin[:-1], (begin[-1] + 1) % 10]  # nobody's
+    write(tmp_path, {MNIST[1]: idx_bytes(np.array(begin + [0] * 10, np.uint8))})
+    assert len(load(other, tmp_path).train) == 30
 
 
 def test_fashion_has_its_own_names_and_moments(tmp_path):
