@@ -7,8 +7,10 @@
 Every worker has a copy of the tree; the working tree is never changed. A mutant is tried with the tests nearest to it,
 and the first that fails ends it. Kept ones name their tests. For drawn ones the tests are those named after the file,
 then those that speak of its module or of what it defines, then those of its folder, then the contracts. A test that
-hangs counts as failed; a mutant that outlives `--limit` seconds counts as alive. Equivalent changes, and places where
-every change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not drawn.
+takes too long counts as failed where it passes without the mutant, and with it takes too long again, alone and with
+more time; it is said to hang. A mutant that outlives `--limit` seconds counts as alive. Equivalent changes, and places
+where every change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not
+drawn.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ FURTHER = {
 QUICK = ("tests/algorithms/test_defaults.py", "tests/data/test_seeds.py")  # seconds, and about very many files
 OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
 OPTIONS += ("-o", "timeout=60", "--hypothesis-profile=mutants")
+LONGER = ("-o", "timeout=150")  # for a test that took too long, asked again: a busy machine is not a mutant
 MATRIX = "tests/contracts/test_matrix.py"
 MATRIX_FOR = dict.fromkeys(("core", "executors", "parts", "engine"), "fedavg or scaffold or fedrep or fedbr")
 
@@ -137,10 +140,10 @@ def calls_for(file: str) -> tuple[tuple[str, ...], ...]:
         if score:
             scores[place] = score
     first = [place for place in QUICK if scores.get(place)]
-    nearest = first + sorted(scores.keys() - first, key=lambda place: (-scores[place], place))
+    nearest = (first + sorted(scores.keys() - first, key=lambda place: (-scores[place], place)))[:25]
     more = [place for place in FURTHER.get(folder, ()) if place not in nearest]
     chosen = " or ".join(methods) or MATRIX_FOR.get(folder, "")
-    near = (*nearest[:25], *more)
+    near = (*nearest, *more)
     return (near, (MATRIX, "-k", chosen)) if chosen else (near,)
 
 
@@ -176,12 +179,14 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool]) -> t
     """Whether every test passed, and the test that did not. What fails without the mutant too counts for nothing."""
     place = tree / mutant.file
     end = time.monotonic() + limit
+    slower = set[str]()  # passes with the mutant, given time
+    slow = False
     try:
         for call in mutant.calls:
             failed = ""
             while not failed:
                 place.write_text(mutant.text)
-                broken = [f"--deselect={test}" for test, fine in sound.items() if not fine]
+                broken = [f"--deselect={test}" for test in {*slower, *(t for t, fine in sound.items() if not fine)}]
                 said = _output([*OPTIONS, *broken, *call], tree, end - time.monotonic())
                 if said is None:
                     return True, "out of time"
@@ -192,23 +197,28 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool]) -> t
                     raise SystemExit(text)
                 found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
                 failed = found[1] if found else f"exit {code}: {text.strip()[-200:]}"
+                slow = found is not None and "Timeout (>" in found[0]
+                if slow and _passes(failed, tree, LONGER):  # with the mutant
+                    slower.add(failed)
+                    failed = ""
+                    continue
                 shutil.copyfile(ROOT / mutant.file, place)
                 if found and failed not in sound:
-                    sound[failed] = _passes(failed, tree)
+                    sound[failed] = _passes(failed, tree, LONGER)
                 failed = failed if sound.get(failed, True) else ""
             if failed:
-                return False, failed
+                return False, f"{failed} (hangs)" if slow else failed
         return True, ""
     finally:
         shutil.copyfile(ROOT / mutant.file, place)
 
 
-def _passes(test: str, tree: Path) -> bool:
-    """Whether a test passes, or a file of tests can be read, without a mutant."""
+def _passes(test: str, tree: Path, options: tuple[str, ...]) -> bool:
+    """Whether a test passes alone, or a file of tests can be read."""
     asked = [test] if "::" in test else [test, "--collect-only"]
-    said = _output([*OPTIONS, *asked], tree, 300)
+    said = _output([*OPTIONS, *options, *asked], tree, 300)
     if said is not None and said[0] == 4 and "[" in test:  # a name the command line does not find again
-        said = _output([*OPTIONS, test.partition("[")[0]], tree, 300)
+        said = _output([*OPTIONS, *options, test.partition("[")[0]], tree, 300)
     return said is not None and said[0] == 0
 
 

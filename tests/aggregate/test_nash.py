@@ -79,6 +79,15 @@ def test_agrees_with_coordinate_descent(clients: int) -> None:
         np.testing.assert_allclose(solve_bargaining(d.T @ d, b), by_coordinates(d.T @ d, b), rtol=1e-9)
 
 
+@pytest.mark.parametrize("power", [1e-6, 1e-3, 1e3])
+def test_those_with_little_power_get_their_share_as_exactly(power: float) -> None:
+    """Two pairs that have nothing to do with each other, one orthogonal, the other with cosine -0.9."""
+    gram = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -0.9], [0.0, 0.0, -0.9, 1.0]])
+    p = solve_bargaining(gram, np.array([1.0, 1.0, power, power]))
+    # (1 - 0.9) p = power / p
+    np.testing.assert_allclose(p, [1.0, 1.0, math.sqrt(10 * power), math.sqrt(10 * power)], rtol=1e-10)
+
+
 def test_duplicates_act_as_one_client_with_their_joint_power() -> None:
     d = deviations(5, 3)
     twice = d[:, [0, 0, 1, 2]]

@@ -83,6 +83,18 @@ class Reversed(Part):
     conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
 
 
+@dataclass(frozen=True)
+class Greedy(Part):
+    """Replaces many things."""
+
+    conflicts: ClassVar[frozenset[str]] = frozenset(f"thing {number}" for number in range(10, 40))
+
+
+@dataclass(frozen=True)
+class Greedier(Greedy):
+    """Replaces the same things."""
+
+
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
@@ -122,6 +134,11 @@ def test_two_gradient_rules_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"ClientMomentum and Reversed do not go together.*the gradient rule"):
         check_together((momentum, Reversed()))
     check_together((momentum, Decorrelation(), NotTrueDistillation()))
+
+
+def test_of_several_things_replaced_twice_the_first_by_name_is_said() -> None:
+    with pytest.raises(ConfigError, match="Greedy and Greedier do not go together: each replaces thing 10;"):
+        check_together((Greedy(), Greedier()))
 
 
 def test_a_part_that_needs_another_optimizer_is_refused() -> None:

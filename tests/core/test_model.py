@@ -55,6 +55,22 @@ def test_out_is_the_module_itself() -> None:
     assert torch.allclose(model.module(params, buffers)(x), module(x))
 
 
+def test_a_node_starts_from_the_values_it_was_sent() -> None:
+    module = Small()
+    module.body.bias.requires_grad_(False).fill_(7.0)  # its owner's: it is not sent, and stays
+    model = Model(adapt(module, head="fc"), bf16=True)
+    sent = [{name: torch.full_like(t, 3) for name, t in tree.items()} for tree in model.init()]
+    before = model.init()
+    other = model.starting_from(*sent)
+    for found, wanted in ((other.init(), sent), (model.init(), before)):
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert mine.keys() == theirs.keys()
+            assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+    assert other.frozen_names == ("module.body.bias",)
+    assert other.network.get_parameter("module.body.bias").tolist() == [7.0, 7.0, 7.0]
+    assert other.bf16
+
+
 def test_a_module_without_a_named_head_is_refused() -> None:
     with pytest.raises(ConfigError, match="adapt"):
         Model(nn.Linear(2, 2))

@@ -84,6 +84,26 @@ def test_norm_layers_keep_their_precision() -> None:
     assert not torch.equal(rounded.logits, plain.logits)
 
 
+class Scaled(nn.Module):
+    """A weight that no product of matrices reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((4,), 1 + 2**-12))
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x.flatten(1) * self.scale)
+
+
+@pytest.mark.parametrize(("form", "scale"), [({}, 1 + 2**-12), ({"bf16": True}, 1.0)])
+def test_all_weights_are_rounded_whoever_reads_them(form: dict[str, bool], scale: float) -> None:
+    """bf16 has 8 bits: 1 + 2^-12 is 1 in it."""
+    model = suited(adapt(Scaled(), head="head", example=torch.zeros(2, 4)), form=form)
+    x = torch.tensor([[1.0, 2.0, -3.0, 0.5]])
+    assert torch.equal(model.train(*model.init(), x).features, x * scale)
+
+
 def test_channels_last_is_only_a_layout(x: torch.Tensor) -> None:
     plain, last = made(), made(channels_last=True)
     weight = last.owned(last.init()[0])[_conv(last)]

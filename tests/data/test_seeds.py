@@ -84,6 +84,21 @@ def test_rotation_of_a_division_has_the_divisions_seed() -> None:
     assert not torch.equal(views[0], views[1])
 
 
+def test_images_are_drawn_by_splitmix64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published first numbers for the seed 0, of which the upper 53 bits are taken."""
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC, 0x1B39896A51A8749B]
+    monkeypatch.setattr("accord.data.streams.stream", lambda *_: Zero())
+    found = per_image(3, "x", 0, np.array([1, 2, 3, 4, 5]))
+    assert found.tolist() == [(number >> 11) / 2**53 for number in published]
+
+
+class Zero:
+    """A generator whose first number is 0."""
+
+    def integers(self, *_: int, dtype: type) -> Any:
+        return dtype(0)
+
+
 def test_streams_are_apart() -> None:
     found = {
         stream(seed, purpose, *whose).integers(2**62)

@@ -11,6 +11,7 @@ import pytest
 
 import accord
 from accord.core.task import Part
+from accord.engine.federation import Federation
 from accord.engine.missing import account, line, named
 from accord.parts.averaging import averaging
 
@@ -66,7 +67,7 @@ class Unwilling(Part):
         return {}
 
 
-def test_a_runs_summary_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def unwilling_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> accord.Outcome:
     monkeypatch.setattr("accord.engine.federation.build_algorithm", lambda _, setup: averaging(setup, Unwilling()))
     sets = [
         "rounds=3",
@@ -78,7 +79,29 @@ def test_a_runs_summary_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "executor=sequential",
     ]
     sets += [f"out={tmp_path}", "name=x", "clients.tolerate=0.25"]
-    outcome = accord.run(accord.load_config(sets=sets))
+    return accord.run(accord.load_config(sets=sets))
+
+
+def test_a_runs_summary_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = unwilling_run(tmp_path, monkeypatch)
+    assert [record.get("missing") for record in outcome.metrics] == [*[{"1": "ValueError: not today"}] * 2, None]
     assert outcome.summary["left_out"] == {"1": {"times": 2, "why": "ValueError: not today"}}
     assert outcome.summary["dropped_out"] == outcome.summary["skipped_rounds"] == 0
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["left_out"] == outcome.summary["left_out"]
+
+
+def test_who_was_missing_before_the_first_round_is_in_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Federation.first_state
+
+    def early(self: Federation, exchange: Any) -> Any:
+        exchange.missing |= {1: "KeyError: early", 3: "Traceback:\nValueError: too early"}
+        return usual(self, exchange)
+
+    monkeypatch.setattr(Federation, "first_state", early)
+    outcome = unwilling_run(tmp_path, monkeypatch)
+    assert [record.get("missing") for record in outcome.metrics] == [
+        {"1": "ValueError: not today", "3": "ValueError: too early"},  # of two reasons the later one
+        {"1": "ValueError: not today"},
+        None,
+    ]
+    assert {client: one["times"] for client, one in outcome.summary["left_out"].items()} == {"1": 2, "3": 1}

@@ -42,6 +42,16 @@ def test_blocks_of_any_size_agree(lanes: int, last: Any, float64: None, monkeypa
     assert close(side_by_side, TinyRun("scaffold", **options).rounds(4))
 
 
+@pytest.mark.parametrize("name", ["mixup", "dann", "fedrep"])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_draws_of_every_step_reach_their_lane(
+    name: str, lanes: int, float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_one_by_one(monkeypatch)
+    side_by_side = TinyRun(name, executor=lambda s, t: Batched(s, t, lanes=lanes), sampler=COHORTS).rounds(3)
+    assert close(side_by_side, TinyRun(name, sampler=COHORTS).rounds(3))
+
+
 def test_clients_smaller_than_a_batch(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
     never_one_by_one(monkeypatch)
     data = tiny_data(sizes=(2, 3, 12, 5), dtype=torch.float64)

@@ -108,6 +108,15 @@ def test_a_worker_killed_while_idle_is_replaced(tmp_path: Path) -> None:
         assert equal_trees(run.state, undisturbed(2).state)
 
 
+def test_idle_workers_end_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.executors.worker.PATIENCE", 20.0)  # on a busy machine
+    with pool(Deadly(tmp_path, 0)) as run:
+        run.rounds(1)
+        workers = list(run.executor.workers)  # type: ignore[attr-defined]
+    assert [worker.process.exitcode for worker in workers] == [0, 0]  # -9 were a killed one
+    assert all(worker.pipe.closed for worker in workers)
+
+
 def test_a_busy_pool_closes_at_once() -> None:
     """A worker keeps nothing, so there is nothing to wait for."""
     with pool(Slow(30.0)) as run:

@@ -119,13 +119,23 @@ def test_missing_files_are_named_with_place_and_address(tmp_path):
         load("mnist", tmp_path / "file")
 
 
-def test_mnist_is_not_taken_for_fashion(tmp_path):
-    first = [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5, 3, 6, 1, 7, 2, 8, 6, 9]  # how MNIST's train labels begin
-    files = contents(MNIST) | {MNIST[1]: idx_bytes(np.array(first + [0] * 10, np.uint8))}
-    write(tmp_path, files)
-    assert load("mnist", tmp_path).train.y[:3].tolist() == [5, 0, 4]
-    with pytest.raises(DataError, match="belongs to mnist, not to fashion_mnist"):
-        load("fashion_mnist", tmp_path)
+# How the published train labels begin.
+BEGINS = {
+    "mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5, 3, 6, 1, 7, 2, 8, 6, 9],
+    "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0, 9, 5, 5, 7, 9, 1, 0, 6, 4],
+}
+
+
+@pytest.mark.parametrize(("name", "other"), [("mnist", "fashion_mnist"), ("fashion_mnist", "mnist")])
+def test_mnist_and_fashion_are_told_apart_by_their_labels(tmp_path, name, other):
+    begin = BEGINS[name]
+    write(tmp_path, contents(MNIST) | {MNIST[1]: idx_bytes(np.array(begin + [0] * 10, np.uint8))})
+    assert load(name, tmp_path).train.y[:3].tolist() == begin[:3]
+    with pytest.raises(DataError, match=f"belongs to {name}, not to {other}"):
+        load(other, tmp_path)
+    begin = [*begin[:-1], (begin[-1] + 1) % 10]  # nobody's
+    write(tmp_path, {MNIST[1]: idx_bytes(np.array(begin + [0] * 10, np.uint8))})
+    assert len(load(other, tmp_path).train) == 30
 
 
 def test_fashion_has_its_own_names_and_moments(tmp_path):
@@ -246,12 +256,40 @@ def test_damaged_gzip(tmp_path, kind):
     assert str(path) in str(error.value)
 
 
-def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", 100_000)
-    write(tmp_path, contents(MNIST), ".gz")
-    (tmp_path / f"{MNIST[0]}.gz").write_bytes(gzip.compress(bytes(200_000)))
-    with pytest.raises(DataError, match="is larger than"):
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch, end):
+    size = 16 + 30 * 28 * 28  # the largest of the files: the head, and the training images
+    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", size)
+    write(tmp_path, contents(MNIST), end)
+    assert len(load("mnist", tmp_path).train) == 30
+    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", size - 1)
+    with pytest.raises(DataError, match=f"{MNIST[0]}{end} is larger than"):
         load("mnist", tmp_path)
+
+
+def test_bombs_in_archives_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("accord.data.files.contents.MAX_BYTES", 100_000)
+    members = [(f"cifar-10-batches-bin/{name}", data) for name, data in cifar10_files().items()]
+    path = tmp_path / "cifar-10-binary.tar.gz"
+    tar(path, [*members[:-1], (members[-1][0], bytes(100_001))])
+    with pytest.raises(DataError, match=r"test_batch\.bin\) is larger than"):
+        load("cifar10", tmp_path)
+    tar(path, [*members, ("behind it", bytes(50_000))])
+    assert len(load("cifar10", tmp_path).test) == 3
+    tar(path, [*members, ("behind it", bytes(200_000))])
+    with pytest.raises(DataError, match=r"tar\.gz is larger than"):
+        load("cifar10", tmp_path)
+    path = tmp_path / "gzip.zip"
+    files = contents(EMNIST, 1, 27)
+    for last, fits in ((files[EMNIST[-1]], True), (bytes(100_001), False)):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in (files | {EMNIST[-1]: last}).items():
+                archive.writestr(f"gzip/{name}.gz", gzip.compress(data))
+        if fits:
+            assert len(load("emnist_letters", tmp_path).test) == 12
+        else:
+            with pytest.raises(DataError, match=r"gzip\.zip is larger than"):
+                load("emnist_letters", tmp_path)
 
 
 def cifar(count: int, seed: int, label_bytes: int, classes: int) -> tuple[bytes, np.ndarray, np.ndarray]:
