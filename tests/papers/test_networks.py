@@ -20,7 +20,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two clients with five digits each, one round of real training."""
     folder = tmp_path_factory.mktemp("runs")
     one = next(iter(wanted(small(), (0,), "full", ["fedavg"], ["device=cpu", "executor=sequential"])))
-    accord.run(one.entry(folder / "full").config)
+    accord.run(one.slot(folder / "full").config)
     return folder
 
 

@@ -41,7 +41,7 @@ def test_the_most_informative_runs_come_first() -> None:
 def test_experiments_share_the_folder_of_a_run() -> None:
     def folder(id: str, row: str) -> Path:
         runs = wanted(shelf.experiment(id), (0,), "full", [row])
-        return next(one for one in runs if one.place.name == "ufo-cifar10").entry(Path("runs")).folder
+        return next(one for one in runs if one.place.name == "ufo-cifar10").slot(Path("runs")).folder
 
     assert folder("ufo-t1", "fedavg") == folder("ufo-t3", "cls")
 
@@ -88,8 +88,8 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(tmp_path: Path, monkeypatch: 
     whole: dict[str, Any] = {"runs": tmp_path / "a", "results": tmp_path / "b", "device": "cpu"}
     accord.reproduce(tiny(), rows=["fedavg"], say=str, **whole)
     one = next(o for o in wanted(tiny(), (0,), "full", ["fedavg"], for_machine("cpu", one_core=False)))
-    entry = one.entry(tmp_path / "c" / "full")
-    config = replace(entry.config, checkpoint=replace(entry.config.checkpoint, every=1))
+    slot = one.slot(tmp_path / "c" / "full")
+    config = replace(slot.config, checkpoint=replace(slot.config.checkpoint, every=1))
     with pytest.raises(KeyboardInterrupt):
         accord.run(config, observers=[_StopIn(2)])
     result = accord.reproduce(
@@ -172,10 +172,10 @@ def test_minutes_are_kept_and_the_next_call_goes_on(tmp_path: Path) -> None:
 def test_a_run_that_breaks_is_named_with_its_last_words(tmp_path: Path) -> None:
     ended: list[tuple[str, str]] = []
     one = next(iter(wanted(tiny(), (0,), "full", ["fedavg"], CPU)))
-    blocked = one.entry(tmp_path).folder
+    blocked = one.slot(tmp_path).folder
     blocked.mkdir(parents=True)
     (blocked / "something").write_text("else")
     desk = Desk(tmp_path, 1, lambda run, diverged, failed: ended.append((diverged, failed)), str)
     desk.work([one], time.monotonic() + 60)
     assert len(ended) == 1
-    assert "holds no run" in ended[0][1]
+    assert "exists already" in ended[0][1]

@@ -19,10 +19,9 @@ from typing import Protocol
 from accord.config import load_config, to_toml
 from accord.engine.files import write_atomic
 from accord.errors import AccordError, DivergedError
+from accord.papers.slot import Slot
 from accord.papers.turns import note
 from accord.papers.wanted import Wanted
-from accord.study.entry import Entry
-from accord.study.work import carry_out
 
 GRACE = 15.0  # seconds a run has to end after it is told to
 DIVERGED = 3  # exit code of a run whose training diverged: a result, not a failure
@@ -51,7 +50,7 @@ class Here:
                 return
             diverged = failed = ""
             try:
-                carry_out(run.entry(self._folder))
+                run.slot(self._folder).carry_out()
             except DivergedError as error:
                 diverged = str(error)
             except AccordError as error:
@@ -81,15 +80,15 @@ class Desk:
             self._stop(until)
 
     def _start(self, run: Wanted) -> None:
-        entry = run.entry(self._folder)
-        beside(entry.folder, ".toml").parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(beside(entry.folder, ".toml"), to_toml(entry.config))
-        with beside(entry.folder, ".log").open("ab") as log:
-            command = [sys.executable, "-m", "accord.papers.desk", str(entry.folder)]
+        slot = run.slot(self._folder)
+        beside(slot.folder, ".toml").parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(beside(slot.folder, ".toml"), to_toml(slot.config))
+        with beside(slot.folder, ".log").open("ab") as log:
+            command = [sys.executable, "-m", "accord.papers.desk", str(slot.folder)]
             process = subprocess.Popen(command, stdout=log, stderr=log, env=surroundings(self._jobs))  # noqa: S603
         self._at_work[run.label] = (run, process)
-        note(self._folder, entry.folder.name, began=True)
-        self._say(f"{'goes on' if entry.begun else 'started'}: {run.label}")
+        note(self._folder, slot.folder.name, began=True)
+        self._say(f"{'goes on' if slot.begun else 'started'}: {run.label}")
 
     def _look(self) -> None:
         """Take note of those that have ended."""
@@ -97,8 +96,8 @@ class Desk:
             code = process.poll()
             if code is not None:
                 del self._at_work[label]
-                note(self._folder, run.entry(self._folder).folder.name, began=False)
-                why = "" if code == 0 else last_words(beside(run.entry(self._folder).folder, ".log"), code)
+                note(self._folder, run.slot(self._folder).folder.name, began=False)
+                why = "" if code == 0 else last_words(beside(run.slot(self._folder).folder, ".log"), code)
                 self._done(run, why if code == DIVERGED else "", "" if code in (0, DIVERGED) else why)
                 self._say(f"{'ended' if code == 0 else 'diverged' if code == DIVERGED else 'failed'}: {label}")
 
@@ -112,7 +111,7 @@ class Desk:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            note(self._folder, run.entry(self._folder).folder.name, began=False)
+            note(self._folder, run.slot(self._folder).folder.name, began=False)
             self._done(run, "", "")
             self._say(f"stopped: {label}")
         self._at_work.clear()
@@ -154,11 +153,8 @@ def main(folder: Path) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     begun = folder / "config.toml"
-    entry = Entry(load_config(begun if begun.is_file() else beside(folder, ".toml")))
     try:
-        if not entry.begun:
-            entry.check_folder()
-        carry_out(entry)
+        Slot(load_config(begun if begun.is_file() else beside(folder, ".toml"))).carry_out()
     except AccordError as error:
         sys.stderr.write(f"{error}\n")
         return DIVERGED if isinstance(error, DivergedError) else 1

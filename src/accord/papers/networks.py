@@ -70,7 +70,7 @@ def trained(folder: Path) -> Iterator[Trained]:
 def draw_networks(experiment: Experiment, kind: str, runs: Path, folder: Path) -> Drawn | None:
     """One figure from the folders of the first seed's runs in the first place; None where none is there."""
     first = [one for one in wanted(experiment, (0,), "full") if one.place is experiment.places[0]]
-    folders = {one.row.title: one.entry(runs / "full").folder for one in first}
+    folders = {one.row.title: one.slot(runs / "full").folder for one in first}
     known = {title: path for title, path in folders.items() if (path / "checkpoint").is_dir()}
     if not known:
         return None

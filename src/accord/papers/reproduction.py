@@ -87,6 +87,7 @@ def reproduce(
     runs, results = Path(runs) / scale, Path(results) if scale != "smoke" else Path(runs) / scale / "records"
     small = scale == "smoke"
     machine = for_machine("cpu" if small and device == "auto" else device, one_core=small or jobs > 1)
+    machine += ["checkpoint.every=0", "compile=false"] if small else []  # over before it could be stopped
     asked = wanted(experiment, seeds, scale, rows, [*sets, *_not_given(machine, sets)])
     failed: dict[str, str] = {}
     left = missing(asked, Records.of([results]))
@@ -114,7 +115,7 @@ class _Keeper:
     def __call__(self, run: Wanted, diverged: str, failed: str) -> None:
         if failed:
             self.failed[run.label] = failed
-        folder = run.entry(self.runs).folder
+        folder = run.slot(self.runs).folder
         record = record_of(folder, run.labels, self.hardware)
         if record is None:
             if diverged:
