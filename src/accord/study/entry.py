@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accord.config import RunConfig, config_hash
-from accord.engine.files import read_here
 from accord.engine.folder import abandoned, read_config
 from accord.errors import AccordError, ConfigError, DataError, RunError
 from accord.observe import Observer
 from accord.study.variants import folder_name
+from accord.wire.files import read_here
 from accord.wire.records import Bounds, parse
 
 OTHER_NAME = "choose another name (--name, in Python name=... among the sets)"
