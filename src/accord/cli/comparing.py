@@ -13,7 +13,7 @@ from accord.cli.guard import Stopped, complain
 from accord.cli.lists import numbers, variants
 from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
 from accord.cli.running import say_left_out
-from accord.cli.width import wide_console
+from accord.cli.width import wide_console, width
 from accord.errors import RunError
 from accord.observe import Observer, RichProgress, headline
 from accord.study.progress import Progress
@@ -198,7 +198,7 @@ def show(rows: Sequence[Row], apart: Differences | None) -> None:
     from accord.report.tables import unmeasured
 
     console = wide_console()
-    console.print(rich_table(rows, console.width if console.is_terminal else None))
+    console.print(rich_table(rows, width()))
     if said := unmeasured(rows):
         typer.echo(said)
     if apart is not None and apart.rows:

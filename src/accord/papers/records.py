@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.config import RunConfig, from_dict, to_dict
+from accord.engine.settled import settled
 from accord.errors import AccordError, DataError
 from accord.wire.writing import digest
 
@@ -31,7 +32,8 @@ FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has
 
 def question(config: RunConfig) -> str:
     """The same for two configurations exactly when their runs answer the same question, whatever seed and rounds."""
-    values = {name: value for name, value in to_dict(config).items() if name not in _OF_THE_MACHINE}
+    # A run's own configuration has nothing left open; the papers' data sets name no clients.
+    values = {name: value for name, value in to_dict(settled(config)).items() if name not in _OF_THE_MACHINE}
     values["data"] = {name: value for name, value in values["data"].items() if name not in _OF_THE_DATA}
     values["evaluate"] = {"split": values["evaluate"]["split"]}
     return digest(values)
