@@ -13,7 +13,9 @@ import torch
 from accord.core.task import Part
 from accord.core.view import View
 from accord.errors import DivergedError, RunError
+from accord.executors import processes
 from accord.executors.processes import Processes, cores
+from accord.executors.registry import NEVER
 from accord.executors.worker import SLACK
 from accord.parts.averaging import averaging
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
@@ -127,6 +129,22 @@ def test_each_worker_has_its_core_where_the_pool_has_them_all(missing: int) -> N
         places = [os.sched_getaffinity(worker.process.pid or 0) for worker in run.executor.workers]
         everywhere = os.sched_getaffinity(0)
         assert places == ([everywhere] * count if missing else [{core} for core in sorted(everywhere)])
+    finally:
+        run.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity to speak of")
+def test_a_run_beside_others_has_its_share_of_the_cores_and_keeps_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_SHARE", [])
+    processes.share_cores(1)
+    assert cores() == 1
+    assert Processes.pays(torch.device("cpu"), 10) == NEVER, "one core is the sequential executor's"
+    run = run_with("none", partial(Processes, workers=1))
+    try:
+        run.rounds(1)
+        assert isinstance(run.executor, Processes)
+        (worker,) = run.executor.workers
+        assert os.sched_getaffinity(worker.process.pid or 0) == os.sched_getaffinity(0)
     finally:
         run.close()
 
