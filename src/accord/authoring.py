@@ -14,7 +14,7 @@ from accord.core.types import Batch, Carry, Job, Replies, State, World
 from accord.core.view import Term, View
 from accord.errors import ConfigError
 from accord.parts.averaging import Weight, averaging
-from accord.parts.losses import CrossEntropy
+from accord.parts.losses import SampleLoss
 from accord.settings import AtLeast, Range, Search
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Carry",
     "ConfigError",
     "Corner",
-    "CrossEntropy",
     "Job",
     "LocalTraining",
     "Mean",
@@ -32,6 +31,7 @@ __all__ = [
     "Part",
     "Range",
     "Replies",
+    "SampleLoss",
     "Search",
     "Setup",
     "State",

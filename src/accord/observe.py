@@ -99,15 +99,16 @@ def scalars(record: Record, prefix: str = "") -> Iterator[tuple[str, float]]:
 
 
 def headline(record: Record) -> str:
-    """The numbers shown while a run goes on: accuracy (personal if there is no other) and loss.
+    """The numbers shown while a run goes on: accuracy, or what leads instead (personal if there is no other), and loss.
 
     >>> headline({"accuracy": 0.91234, "loss": 0.3})
     'accuracy 0.9123  loss 0.3000'
     """
+    from accord.problems import headlines
+
     numbers = dict(scalars(record))
-    names = [("accuracy", "accuracy"), ("personal/mean", "personal accuracy"), ("loss", "loss")]
-    if "accuracy" in numbers:
-        del names[1]
+    leading = [(name, name) for name in headlines() if name in numbers]
+    names = [*(leading or [("personal/mean", "personal")]), ("loss", "loss")]
     return "  ".join(f"{title} {numbers[name]:.4f}" for name, title in names if name in numbers)
 
 

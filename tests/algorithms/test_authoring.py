@@ -212,6 +212,6 @@ class OtherForward(OneForward):
 
 def test_only_one_part_runs_the_model() -> None:
     setup = tiny_setup(tiny_data(), tiny_model())
-    setup.local(fl.CrossEntropy(), OneForward())
+    setup.local(fl.SampleLoss(), OneForward())
     with pytest.raises(fl.ConfigError, match="OneForward and OtherForward both run the model"):
-        setup.local(fl.CrossEntropy(), OneForward(), OtherForward())
+        setup.local(fl.SampleLoss(), OneForward(), OtherForward())

@@ -211,7 +211,7 @@ def test_accuracy_does_not_depend_on_the_order_of_the_test_pool(float64: None) -
         return predictor(x)
 
     shown = [Predictions(watched, each, 200, torch.device("cpu"), together=True) for each in (data, shuffled)]
-    found = [predictions.plain.right.mean() for predictions in shown]
+    found = [predictions.plain.score.mean() for predictions in shown]
     assert met == [200] * 6
     assert found[0] > 0.6
     assert abs(found[0] - found[1]) < 0.03

@@ -71,7 +71,7 @@ def test_rows_and_presets() -> None:
     }
     for terms, names in parts.items():
         method = tiny(terms=terms).algorithm
-        assert [part.name for part in method.local.parts] == ["CrossEntropy", *names]  # type: ignore[attr-defined]
+        assert [part.name for part in method.local.parts] == ["SampleLoss", *names]  # type: ignore[attr-defined]
     for terms in ("cgl", "uad+cgl"):
         assert "performance" in tiny(terms=terms, dynamic=True, performance="fresh").algorithm.tasks
 

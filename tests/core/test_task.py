@@ -14,7 +14,7 @@ from accord.core.algorithm import Method, put
 from accord.core.task import LocalTraining, Part, check_parts
 from accord.errors import ConfigError
 from accord.parts.averaging import averaging
-from accord.parts.losses import CrossEntropy
+from accord.parts.losses import SampleLoss
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
 
@@ -26,7 +26,7 @@ def test_frozen_parameters_do_not_move_and_the_rest_does() -> None:
     data, model = tiny_data(), tiny_model()
     setup = tiny_setup(data, model)
     frozen = frozenset(model.head_names)
-    method = setup.method(setup.local(CrossEntropy(), frozen=frozen), {"model": Mean(), "buffers": Mean()})
+    method = setup.method(setup.local(SampleLoss(), frozen=frozen), {"model": Mean(), "buffers": Mean()})
     before = model.init()[0]
     after = trained(method, model=model).state["model"]
     for name in after:
@@ -37,7 +37,7 @@ def test_personal_parameters_stay_home() -> None:
     data, model = tiny_data(), tiny_model()
     setup = tiny_setup(data, model)
     names = frozenset(model.head_names)
-    local, rules = setup.local(CrossEntropy(), personal=names), {"model": Mean(), "buffers": Mean()}
+    local, rules = setup.local(SampleLoss(), personal=names), {"model": Mean(), "buffers": Mean()}
     with pytest.raises(ConfigError, match="has_global_model=False"):
         setup.method(local, rules)
     method = setup.method(local, rules, has_global_model=False)
@@ -69,7 +69,7 @@ def test_dropout_is_drawn_by_address() -> None:
 
 def test_a_part_twice_and_no_loss_are_refused() -> None:
     with pytest.raises(ConfigError, match="twice"):
-        LocalTraining(tiny_model(), (CrossEntropy(), CrossEntropy()))
+        LocalTraining(tiny_model(), (SampleLoss(), SampleLoss()))
     with pytest.raises(ConfigError, match="loss"):
         check_parts([Part()])
     assert check_parts([Proximal(0.1)])
@@ -98,7 +98,7 @@ def test_a_part_can_train_its_own_tree_and_the_server_blends_it(float64: None) -
     data, model = tiny_data(dtype=torch.float64), tiny_model()
     setup = tiny_setup(data, model)
     rules = {"model": Mean(), "buffers": Mean(), "scale": EMA(0.75, Mean("uniform"))}
-    method = setup.method(setup.local(CrossEntropy(), Scale()), rules)
+    method = setup.method(setup.local(SampleLoss(), Scale()), rules)
     run = TinyRun(method, data=data, model=model).rounds(1)
     # s <- s - 0.1 * 2 (s - 3), as often as the client has steps: 3 - 2 * 0.8^steps
     ends = [3 - 2 * 0.8 ** len(run.batches(k, round=0)) for k in range(4)]

@@ -39,6 +39,31 @@ COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
     "unseen": {},
     "validation": {"validation_accuracy": ("validation %", ("validation_accuracy",), percent, "higher", False)},
 }
+# Runs of regression have a number of their own in these places, of which less is better.
+RMSE: dict[str, dict[str, tuple[Any, ...]]] = {
+    "accuracy": {
+        "rmse": ("RMSE", ("rmse",), number, "lower", True),
+        "best_rmse": ("best RMSE", ("best_rmse",), number, "lower", True),
+        "top5_rmse": ("top-5 rounds RMSE", ("top5_rmse",), number, "lower", True),
+    },
+    "clients": {
+        "best_client_rmse": ("best client RMSE", ("client_rmse", "best"), number, "lower", False),
+        "worst_client_rmse": ("worst client RMSE", ("client_rmse", "worst"), number, "lower", True),
+        "mean_client_rmse": ("mean client RMSE", ("client_rmse", "mean"), number, "lower", False),
+        "client_std_rmse": ("client std RMSE", ("client_rmse", "std"), number, "lower", True),
+    },
+    "local_on_global": {
+        "local_on_global_rmse": ("local on global RMSE", ("local_on_global_rmse", "mean"), number, "lower", True)
+    },
+    "personal": {
+        "personal_before_rmse": ("personal before RMSE", ("personal_rmse_before", "mean"), number, "lower", True),
+        "personal_rmse": ("personal RMSE", ("personal_rmse", "mean"), number, "lower", True),
+        "personal_best_rmse": ("best personal RMSE", ("personal_rmse", "best"), number, "lower", False),
+        "personal_worst_rmse": ("worst personal RMSE", ("personal_rmse", "worst"), number, "lower", False),
+        "personal_std_rmse": ("personal std RMSE", ("personal_rmse", "std"), number, "lower", False),
+    },
+    "validation": {"validation_rmse": ("validation RMSE", ("validation_rmse",), number, "lower", False)},
+}
 # name: on unless told, read in every round, measured by the clients, wants kept
 HABITS: dict[str, tuple[Any, ...]] = {
     "accuracy": (None, False, False, set()),
@@ -57,7 +82,8 @@ HABITS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", HABITS)
 def test_columns_and_habits(name: str) -> None:
     measure = MEASURES[name]
-    assert {c.key: (c.title, c.path, c.write, c.better, c.compared) for c in measure.columns} == COLUMNS[name]
+    found = {c.key: (c.title, c.path, c.write, c.better, c.compared) for c in measure.columns}
+    assert found == COLUMNS[name] | RMSE.get(name, {})
     default = None if measure.setting is None else measure.setting.default
     assert (default, measure.every_round, measure.at_clients, set(measure.reads)) == HABITS[name]
 

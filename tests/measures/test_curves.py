@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accord.errors import ConfigError, DataError
 from accord.measures.accuracy import rounds_to, top_mean
-from accord.measures.predictions import correct
+from accord.problems import PROBLEMS
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 5.0], [0.0, 0.0, 1.0]])
 LABELS = torch.tensor([0, 1, 0, 2])
@@ -17,16 +17,16 @@ NAN = float("nan")
 
 
 def test_right_and_wrong():
-    assert correct(LOGITS, LABELS).tolist() == [True, True, False, True]
+    assert PROBLEMS["classification"].score(LOGITS, LABELS).tolist() == [True, True, False, True]
 
 
 def test_nothing_is_right_about_nan():
     logits = torch.tensor([[NAN, 0.0], [0.0, NAN], [NAN, NAN], [1.0, 0.0]])
-    assert correct(logits, torch.tensor([0, 1, 0, 0])).tolist() == [False, False, False, True]
+    assert PROBLEMS["classification"].score(logits, torch.tensor([0, 1, 0, 0])).tolist() == [False, False, False, True]
 
 
 def test_of_equal_logits_the_first_wins():
-    assert correct(torch.zeros(2, 4), torch.tensor([0, 3])).tolist() == [True, False]
+    assert PROBLEMS["classification"].score(torch.zeros(2, 4), torch.tensor([0, 3])).tolist() == [True, False]
 
 
 def test_top_mean():

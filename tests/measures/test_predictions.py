@@ -55,10 +55,10 @@ def test_accuracy_does_not_depend_on_the_order_of_the_pool() -> None:
     order = np.random.default_rng(0).permutation(len(pool))
     shuffled = Pool(pool.x[order], pool.y[order])
     apart = predictions(gives_the_class_away, federation(pool), 50)
-    assert apart.plain.right.mean() == 1.0, "graphs of one class"
+    assert apart.plain.score.mean() == 1.0, "graphs of one class"
     for data in (federation(pool), federation(shuffled)):
         together = predictions(gives_the_class_away, data, 50, True)
-        assert abs(together.plain.right.mean() - 1 / CLASSES) < 0.05
+        assert abs(together.plain.score.mean() - 1 / CLASSES) < 0.05
 
 
 def test_batches_are_mixed_and_answers_come_back_in_place() -> None:
@@ -70,9 +70,9 @@ def test_batches_are_mixed_and_answers_come_back_in_place() -> None:
 
     plain = predictions(right_for_even, federation(pool), 60, False, "logits", "features").plain
     together = predictions(watched, federation(pool), 60, True, "logits", "features").plain
-    assert plain.right.tolist() == [1.0, 0.0] * (len(pool) // 2)
+    assert plain.score.tolist() == [1.0, 0.0] * (len(pool) // 2)
     assert plain.features.tolist() == pool.x.tolist()
-    for name in ("right", "loss", "labels", "logits", "features"):
+    for name in ("score", "loss", "labels", "logits", "features"):
         assert getattr(plain, name).tolist() == getattr(together, name).tolist()
     assert len(seen) == 5
     assert all(int(counts.min()) >= 10 for counts in seen)  # 20 of each class on average
@@ -83,7 +83,7 @@ def test_batches_are_mixed_and_answers_come_back_in_place() -> None:
 def of_clients(predictor: Any, data: FederatedData, together: bool = False) -> list[float]:
     found = predictions(predictor, data, 60, together).clients("test")
     assert found is not None
-    return found.accuracies.tolist()
+    return found.headlines.tolist()
 
 
 def test_clients_with_transforms_are_judged_among_one_another_too() -> None:

@@ -50,7 +50,7 @@ def test_numbers_of_a_record() -> None:
 
 def test_headline() -> None:
     assert headline({"loss": 0.5, "accuracy": 0.25, "personal": {"mean": 1}}) == "accuracy 0.2500  loss 0.5000"
-    assert headline({"personal": {"mean": 1}}) == "personal accuracy 1.0000"
+    assert headline({"personal": {"mean": 1}}) == "personal 1.0000"
     assert headline({"loss": None}) == ""
 
 

@@ -72,6 +72,7 @@ class Rates:
 class Relationships(fl.Part):
     """Core models at the server, p_i at the client, and the mixture of both."""
 
+    problems = ("any",)
     mu: float
     horizon: float  # L, in rounds
     decay: Decay
@@ -178,5 +179,5 @@ def apple(
     statistics = frozenset(setup.model.init()[1])
     rates = Rates(setup.optimizer, relation_lr)
     shared = {"optimizer": rates, "personal": statistics, "keeps_optimizer": False}
-    task = setup.local(fl.CrossEntropy(), mixing, kind=CoreTraining, **shared)
+    task = setup.local(fl.SampleLoss(), mixing, kind=CoreTraining, **shared)
     return setup.method(task, {}, kind=Apple, has_global_model=False)

@@ -35,6 +35,7 @@ HIDDEN = (256, 256)
 class Discriminator(fl.Part):
     """The discriminator and both sides' terms."""
 
+    problems = ("any",)
     lam: float
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
@@ -82,5 +83,5 @@ def dann(
         )
     mean = fl.Mean("uniform")
     turns = {("model", "rest"): 0, ("discriminator", "rest"): 1}
-    local = taking_turns(setup.local(fl.CrossEntropy(), Discriminator(lam)), by_turns, turns)
+    local = taking_turns(setup.local(fl.SampleLoss(), Discriminator(lam)), by_turns, turns)
     return setup.method(local, {"model": mean, "buffers": mean, "discriminator": mean})

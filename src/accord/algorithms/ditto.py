@@ -29,6 +29,7 @@ from accord.parts.losses import batch_gradient
 class HeldNear(fl.Part):
     """A whole second model with running statistics of its own, and its steps; it is never sent."""
 
+    problems = ("any",)
     lam: float
     optimizer: Optimizer
     clip: float = 0.0

@@ -38,6 +38,7 @@ Tuned = Literal["head", "all"]
 class FineTuned(fl.Part):
     """Judges a client with the received model after some epochs on its own data."""
 
+    problems = ("any",)
     epochs: int
     tune: Tuned
     optimizer: Optimizer
@@ -82,5 +83,5 @@ def fedbabu(
     if tune == "head":
         needs_free_head(setup, "fedbabu")
     tuned = FineTuned(tune_epochs, tune, setup.optimizer, setup.plan.batch_size, setup.clip)
-    local = setup.local(fl.CrossEntropy(), FixedHead(), tuned, frozen=frozenset(setup.model.head_names))
+    local = setup.local(fl.SampleLoss(), FixedHead(), tuned, frozen=frozenset(setup.model.head_names))
     return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()})

@@ -39,5 +39,5 @@ def fedbn(setup: fl.Setup) -> fl.Method:
             "algorithm fedbn keeps normalisation layers at home, but this network has none with values that move; "
             "choose one that has (such as resnet18), or algorithm fedavg"
         )
-    local = setup.local(fl.CrossEntropy(), personal=names)
+    local = setup.local(fl.SampleLoss(), personal=names)
     return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()}, has_global_model=False)

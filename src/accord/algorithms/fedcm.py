@@ -36,6 +36,7 @@ from accord.core.types import weighted_sum
 class ClientMomentum(fl.Part):
     """Clients step along alpha g + (1 - alpha) D, with D the mean direction of the round before."""
 
+    problems = ("any",)
     schedule: Schedule
     optimizer: SGD
     alpha: float = 0.1
@@ -87,6 +88,6 @@ def fedcm(
     """Average models trained with client-level momentum."""
     if not isinstance(setup.optimizer, SGD):
         raise fl.ConfigError("fedcm needs local.optimizer = 'sgd': it divides the clients' change by the rate")
-    local = setup.local(fl.CrossEntropy(), ClientMomentum(setup.schedule, setup.optimizer, alpha))
+    local = setup.local(fl.SampleLoss(), ClientMomentum(setup.schedule, setup.optimizer, alpha))
     mean = fl.Mean("uniform")
     return setup.method(local, {"model": stepped(mean, server_lr), "buffers": mean})

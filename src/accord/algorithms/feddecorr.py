@@ -49,6 +49,7 @@ def decorrelation(features: Tensor, weight: Tensor, form: Form) -> Tensor:
 class Decorrelation(fl.Part):
     """beta times the mean squared correlation between the dimensions of the batch's features."""
 
+    problems = ("any",)
     beta: float = 0.1
     form: Form = "official"
 

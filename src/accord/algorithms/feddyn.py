@@ -31,6 +31,7 @@ from accord.core.tensors import add, dot, squared_norm, subtract, zeros_like
 class DynamicRegulariser(fl.Part):
     """Both halves: g_k in the client's memory, h on the server."""
 
+    problems = ("any",)
     alpha: float
     num_clients: int
 
@@ -84,7 +85,7 @@ def feddyn(
     ] = "server",
 ) -> fl.Method:
     """Correct the average by the history of the clients' moves."""
-    local = setup.local(fl.CrossEntropy(), DynamicRegulariser(alpha, setup.num_clients))
+    local = setup.local(fl.SampleLoss(), DynamicRegulariser(alpha, setup.num_clients))
     rules = {"buffers": fl.Mean("uniform")}
     if report == "average":
         return setup.method(local, rules, kind=AverageReported, alpha=alpha)

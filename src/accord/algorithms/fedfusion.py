@@ -93,6 +93,7 @@ def global_maps(model: fl.Model, job: fl.Job) -> Callable[[Tensor], Tensor]:
 class Fusion(fl.Part):
     """The operator: held by the server, trained by the clients between the two extractors."""
 
+    problems = ("any",)
     operator: Operator
     init: Init
     lambda0: float
@@ -149,7 +150,7 @@ class FusionTraining(fl.LocalTraining):
             maps = received(x)
             return self.model.reference(*trained, x, lambda own: fuse(fusion, own, maps)).logits
 
-        return (in_chunks(logits, job.data.test_x).argmax(1) == job.data.test_y).sum().double()
+        return self.model.problem.score(in_chunks(logits, job.data.test_x), job.data.test_y).sum()
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def fedfusion(
             "set lambda0 to 0, or the operator to multi or single"
         )
     part = Fusion(operator, init, lambda0, train_fusion, cache_mb << 20, evaluate == "prev")
-    local = setup.local(fl.CrossEntropy(), part, kind=FusionTraining)
+    local = setup.local(fl.SampleLoss(), part, kind=FusionTraining)
     mean = fl.Mean(weight)
     rules: dict[str, Aggregator] = {"model": mean, "buffers": mean}
     if train_fusion:

@@ -38,7 +38,6 @@ from accord.core.optim import SGD
 from accord.core.plan import LastBatch, Plan
 from accord.core.tensors import zeros_like
 from accord.core.types import ClientData, Exchange, Result
-from accord.parts.losses import cross_entropy
 from accord.parts.phases import Turns, taking_turns
 
 
@@ -58,7 +57,7 @@ class HandOver:
         return {}
 
     def begin(self, job: fl.Job) -> fl.Carry:
-        return {"given": torch.zeros_like(job.data.y, dtype=torch.bool)}
+        return {"given": _nothing(job)}
 
     def step(self, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> fl.Carry:
         """The only step: all samples, in random order."""
@@ -72,14 +71,21 @@ class HandOver:
         return Result({"meta": {"x": job.data.x[given], "y": job.data.y[given]}}, {"meta": {"given": given}}, {})
 
 
+def _nothing(job: fl.Job) -> Tensor:
+    """[n] which samples were given: none."""
+    return torch.zeros(len(job.data.y), dtype=torch.bool, device=job.data.y.device)
+
+
 @dataclass(frozen=True)
 class KeptSamples(fl.Part):
-    """Cross-entropy on the samples that were not given away."""
+    """The problem's loss on the samples that were not given away."""
+
+    problems = ("any",)
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """For every sample the one to show in its place, and whether it counts."""
         # Who was not asked, or not there when the others gave, has given nothing.
-        given = job.memory["meta"]["given"] if "meta" in job.memory else torch.zeros_like(job.data.y, dtype=torch.bool)
+        given = job.memory["meta"]["given"] if "meta" in job.memory else _nothing(job)
         kept = (~given).nonzero().flatten()
         shown = torch.arange(len(given), device=given.device)
         shown[given] = kept[torch.arange(int(given.sum()), device=given.device) % len(kept)]
@@ -94,7 +100,7 @@ class KeptSamples(fl.Part):
 
     def loss(self, view: fl.View) -> fl.Term:
         """Mean over the kept samples; 0 for a batch that was given away whole."""
-        losses, weight = cross_entropy(view.out.logits, view.batch.y), view.batch.weight
+        losses, weight = view.losses(view.out.logits), view.batch.weight
         return view.whole((losses * weight).sum() / weight.sum().clamp(min=1))
 
 
@@ -102,6 +108,7 @@ class KeptSamples(fl.Part):
 class UnbiasedGradient(fl.Part):
     """The mean gradient of the last epoch, in which the model's gate is closed, in place of the model."""
 
+    problems = ("any",)
     server_lr: float
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
@@ -183,7 +190,7 @@ def fedmeta(
     """Average models, then train the average on samples given by the clients."""
     if share == 0 and not uga:
         return fl.averaging(setup)
-    parts: tuple[fl.Part, ...] = (KeptSamples() if share else fl.CrossEntropy(),)
+    parts: tuple[fl.Part, ...] = (KeptSamples() if share else fl.SampleLoss(),)
     local = setup.local(*parts, UnbiasedGradient(server_lr)) if uga else setup.local(*parts)
     if uga:
         if setup.plan.steps:
@@ -201,7 +208,7 @@ def fedmeta(
         {"model": fl.Mean(), "buffers": fl.Mean()},
         kind=MetaUpdated,
         extra_tasks={"contribute": HandOver(share)} if share else {},
-        meta=fl.LocalTraining(setup.model, (fl.CrossEntropy(),), SGD(), plan),
+        meta=fl.LocalTraining(setup.model, (fl.SampleLoss(),), SGD(), plan),
         meta_lr=meta_lr,
         num_classes=setup.num_classes,
     )

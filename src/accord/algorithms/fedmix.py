@@ -34,7 +34,6 @@ from accord.core.algorithm import put
 from accord.core.plan import Plan
 from accord.core.types import Exchange, Result
 from accord.errors import DataError
-from accord.parts.losses import cross_entropy
 from accord.parts.samples import share_of, soft_labels
 
 Lam = Annotated[
@@ -83,6 +82,8 @@ class GroupMeans:
 class MeansPart(fl.Part):
     """A random mean for every sample of a batch."""
 
+    needs = "soft labels to mix"
+    mixes = True
     lam: float
 
     def send(self, state: fl.State) -> fl.Trees:
@@ -126,13 +127,13 @@ class TaylorMix(MeansPart):
     def loss(self, view: fl.View) -> fl.Term:
         batch, logits = view.batch, view.out.logits
         xbar, ybar = self.picked(view.job, batch)
-        each = cross_entropy(logits, batch.y)
+        each = view.losses(logits)
         (slope,) = torch.autograd.grad((each * batch.weight).sum(), batch.x, create_graph=True)
         along = view.mean((slope * xbar).flatten(1).sum(1))
         if self.as_published:
             along = view.whole(along.value / batch.weight.sum())
         plain = (1 - self.lam) * view.mean(each)
-        return plain + self.lam * view.mean(cross_entropy(logits, ybar)) + self.lam * (1 - self.lam) * along
+        return plain + self.lam * view.mean(view.model.problem.loss(logits, ybar)) + self.lam * (1 - self.lam) * along
 
 
 @dataclass(frozen=True)
@@ -174,4 +175,4 @@ def fedmix(
 @fl.method("data")
 def naivemix(setup: fl.Setup, *, lam: Lam = 0.1, means: Means = 10) -> fl.Method:
     """Average models trained on samples mixed with means."""
-    return _mixing(setup, lam, means, fl.CrossEntropy(), MixedWithMeans(lam))
+    return _mixing(setup, lam, means, fl.SampleLoss(), MixedWithMeans(lam))

@@ -79,6 +79,8 @@ def mmd(x: Tensor, y: Tensor, weight: Tensor, widths: Tensor, relative: bool = F
 class TwoStream(fl.Part, ABC):
     """lam * distance between the outputs of the received model, frozen, and of the trained one."""
 
+    problems = ("classification", "multilabel", "regression")
+    needs = "one vector of outputs per sample"
     lam: float
     on: Output = "logits"
 

@@ -35,6 +35,7 @@ Form = Literal["pfllib", "mean"]
 class TiedTasks(fl.Part):
     """S at the server, and the term that ties a client's model to it."""
 
+    problems = ("any",)
     form: Form
     mu: float
     num_clients: int
@@ -94,5 +95,5 @@ def fedmtl(
 ) -> fl.Method:
     """Personal models tied to one another."""
     names = frozenset(name for tree in setup.model.init() for name in tree)
-    task = setup.local(fl.CrossEntropy(), TiedTasks(form, mu, setup.num_clients), personal=names)
+    task = setup.local(fl.SampleLoss(), TiedTasks(form, mu, setup.num_clients), personal=names)
     return setup.method(task, {}, kind=MultiTask, has_global_model=False)

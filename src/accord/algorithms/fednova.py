@@ -56,4 +56,4 @@ def fednova(setup: fl.Setup) -> fl.Method:
         raise fl.ConfigError(
             "algorithm fednova needs local.optimizer_state = 'fresh': it counts from the round's start"
         )
-    return setup.method(setup.local(fl.CrossEntropy()), {"model": Normalised(optimizer), "buffers": fl.Mean()})
+    return setup.method(setup.local(fl.SampleLoss()), {"model": Normalised(optimizer), "buffers": fl.Mean()})

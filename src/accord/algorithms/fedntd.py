@@ -48,6 +48,7 @@ def not_true_divergence(student: Tensor, teacher: Tensor, labels: Tensor, tau: f
 class NotTrueDistillation(fl.Part):
     """beta tau^2 KL of the received model's and the trained model's beliefs about the other classes."""
 
+    needs = "classes that are not the sample's own"
     beta: float = 1.0
     tau: float = 1.0
     reach: int = 0  # samples a round's steps can touch, where their number is set; 0: all of them

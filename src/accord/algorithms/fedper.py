@@ -19,5 +19,5 @@ from accord.parts.heads import personal_head
 @fl.method("personal")
 def fedper(setup: fl.Setup) -> fl.Method:
     """Average the bodies; every client keeps its own head."""
-    local = setup.local(fl.CrossEntropy(), personal=personal_head(setup, "fedper"))
+    local = setup.local(fl.SampleLoss(), personal=personal_head(setup, "fedper"))
     return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()}, has_global_model=False)

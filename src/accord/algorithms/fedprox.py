@@ -23,6 +23,7 @@ from accord.core.tensors import squared_norm, subtract
 class Proximal(fl.Part):
     """(mu / 2) |w - w_t|^2, the pull back to the received model."""
 
+    problems = ("any",)
     mu: float
 
     def loss(self, view: fl.View) -> fl.Term | None:

@@ -46,6 +46,6 @@ def fedrep(
     body = 1 if plan.steps else plan.epochs
     longer = replace(plan, epochs=plan.epochs + head_epochs, steps=plan.steps * (1 + head_epochs))
     order = partial(head_first, head=head_epochs, body=body)
-    task = setup.local(fl.CrossEntropy(), personal=names, plan=longer)
+    task = setup.local(fl.SampleLoss(), personal=names, plan=longer)
     local = taking_turns(task, order, {("model", "apart"): 0, ("model", "rest"): 1}, apart=names)
     return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()}, has_global_model=False)

@@ -31,4 +31,4 @@ def fedreptile(
 ) -> fl.Method:
     """Move the model part of the way to the clients' mean."""
     rule = Reptile(eps, decay, max(setup.rounds, 1))
-    return setup.method(setup.local(fl.CrossEntropy()), {"model": rule, "buffers": fl.Mean("uniform")})
+    return setup.method(setup.local(fl.SampleLoss()), {"model": rule, "buffers": fl.Mean("uniform")})

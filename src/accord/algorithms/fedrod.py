@@ -25,13 +25,13 @@ from torch import nn
 
 import accord.authoring as fl
 from accord.parts.heads import needs_free_head
-from accord.parts.losses import cross_entropy
 
 
 @dataclass(frozen=True)
 class BalancedSoftmax(fl.Part):
     """Cross-entropy of logits + log class counts: the prior of the client's labels is not learned."""
 
+    needs = "class counts"
     eps: float
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
@@ -42,13 +42,15 @@ class BalancedSoftmax(fl.Part):
     def loss(self, view: fl.View) -> fl.Term:
         """Mean over the batch."""
         logits = view.out.logits + view.carry[self.name]["prior"]
-        return view.mean(cross_entropy(logits, view.batch.y))
+        return view.mean(view.losses(logits))
 
 
 @dataclass(frozen=True)
 class PersonalHead(fl.Part):
     """H_k, a correction of the generic head that stays with the client."""
 
+    problems = ("classification", "multilabel", "regression")
+    needs = "one vector of features per sample"
     head_names: tuple[str, ...]
 
     def memory(self, job: fl.Job) -> fl.Trees:
@@ -58,9 +60,9 @@ class PersonalHead(fl.Part):
         return {"own_head": job.memory["own_head"]}
 
     def loss(self, view: fl.View) -> fl.Term:
-        """CE of the sum; its gradient reaches H_k alone."""
+        """Loss of the sum; its gradient reaches H_k alone."""
         extra = view.model.head(view.params["own_head"], view.out.features.detach())
-        return view.mean(cross_entropy(view.out.logits.detach() + extra, view.batch.y))
+        return view.mean(view.losses(view.out.logits.detach() + extra))
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {}, {"own_head": carry["train"]["own_head"]}
@@ -81,7 +83,7 @@ def fedrod(
     """Average models with a balanced generic head; every client adds a personal one."""
     _check_head(setup)
     needs_free_head(setup, "fedrod")
-    generic: fl.Part = BalancedSoftmax(eps) if balanced else fl.CrossEntropy()
+    generic: fl.Part = BalancedSoftmax(eps) if balanced else fl.SampleLoss()
     local = setup.local(generic, PersonalHead(setup.model.head_names))
     return setup.method(local, {"model": fl.Mean(), "buffers": fl.Mean()})
 

@@ -24,13 +24,13 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.tensors import clone
-from accord.parts.losses import cross_entropy
 
 
 @dataclass(frozen=True)
 class MutualLearning(fl.Part):
     """Both losses; the private model is trained beside the shared one and stays in memory."""
 
+    needs = "probabilities of classes, which two models teach each other"
     alpha: float
     beta: float
 
@@ -63,12 +63,12 @@ class MutualLearning(fl.Part):
 def taught(view: fl.View, student: Tensor, teacher: Tensor, share: float) -> fl.Term:
     """share CE + (1 - share) KL(teacher || student), means over the batch; a term of weight 0 is left out."""
     if share == 1:
-        return view.mean(cross_entropy(student, view.batch.y))
+        return view.mean(view.losses(student))
     mine, theirs = student.log_softmax(1), teacher.log_softmax(1)
     divergence = view.mean((theirs.exp() * (theirs - mine)).sum(1))
     if share == 0:
         return divergence
-    return share * view.mean(cross_entropy(student, view.batch.y)) + (1 - share) * divergence
+    return share * view.mean(view.losses(student)) + (1 - share) * divergence
 
 
 @fl.method("personal")

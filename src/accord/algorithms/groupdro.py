@@ -25,7 +25,7 @@ import accord.authoring as fl
 
 
 @dataclass(frozen=True)
-class GroupWeights(fl.CrossEntropy):
+class GroupWeights(fl.SampleLoss):
     """Cross-entropy that remembers its first value, and the weights the server makes of it."""
 
     eta: float

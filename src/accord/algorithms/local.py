@@ -27,5 +27,5 @@ def local(setup: fl.Setup) -> fl.Method:
     """Every client alone."""
     everything = setup.model.init()
     names = frozenset(name for tree in everything for name in tree)
-    task = setup.local(fl.CrossEntropy(), personal=names)
+    task = setup.local(fl.SampleLoss(), personal=names)
     return setup.method(task, {}, kind=LocalOnly, has_global_model=False)

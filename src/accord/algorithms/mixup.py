@@ -31,6 +31,8 @@ class Mixup(fl.Part):
     other loss that reads labels sees the same mixture.
     """
 
+    needs = "soft labels to mix"
+    mixes = True
     alpha: float = 0.2
 
     def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:

@@ -38,6 +38,7 @@ KEPT = {"model": "previous", "buffers": "previous_buffers", "projector": "previo
 class ModelContrast(fl.Part):
     """The contrastive term, its projector and the client's previous model."""
 
+    problems = ("any",)
     mu: float
     tau: float
     projection: int
@@ -110,5 +111,5 @@ def moon(
             "give accord.models.adapt an example, or set algorithm.projection = 0"
         )
     trees = ("model", "buffers", "projector") if projection else ("model", "buffers")
-    local = setup.local(fl.CrossEntropy(), ModelContrast(mu, tau, projection))
+    local = setup.local(fl.SampleLoss(), ModelContrast(mu, tau, projection))
     return setup.method(local, dict.fromkeys(trees, fl.Mean()))

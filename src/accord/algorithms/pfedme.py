@@ -32,6 +32,7 @@ from accord.parts.losses import batch_gradient
 class MoreauEnvelope(fl.Part):
     """theta and its inner steps; the model itself is only pulled towards it."""
 
+    problems = ("any",)
     stacks = False  # `forward` hands on what `before` computed
     lam: float
     inner_steps: int
@@ -95,4 +96,4 @@ def pfedme(
     envelope = MoreauEnvelope(lam, inner_steps, personal_lr, decay)
     mean = fl.Mean(weight)
     rule = mean if beta == 1 else EMA(1 - beta, mean)
-    return setup.method(setup.local(fl.CrossEntropy(), envelope), {"model": rule, "buffers": mean})
+    return setup.method(setup.local(fl.SampleLoss(), envelope), {"model": rule, "buffers": mean})

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from torch.nn import functional
 
 import accord.authoring as fl
 from accord.core.optim import Schedule
@@ -31,13 +30,14 @@ from accord.parts.lookup import in_chunks
 class FairStep(fl.Part):
     """The loss before training from the client, the weighted step on the server."""
 
+    problems = ("any",)
     q: float
     schedule: Schedule
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         w, buffers = job.shared["model"], job.shared["buffers"]
         logits = in_chunks(lambda x: model.reference(w, buffers, x).logits, job.data.x)
-        return {"loss": functional.cross_entropy(logits, job.data.y)}
+        return {"loss": model.problem.mean_loss(logits, job.data.y)}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"loss_before": {"loss": carry[self.name]["loss"]}}, {}
@@ -65,4 +65,4 @@ def qffl(
     """Average models with more weight on clients that are served badly."""
     if q == 0:
         return fl.averaging(setup, weight="uniform")
-    return setup.method(setup.local(fl.CrossEntropy(), FairStep(q, setup.schedule)), {"buffers": fl.Mean("uniform")})
+    return setup.method(setup.local(fl.SampleLoss(), FairStep(q, setup.schedule)), {"buffers": fl.Mean("uniform")})

@@ -33,7 +33,7 @@ BELOW_HALF = fl.Range(low=0, below=0.5)
 
 
 def _with_rule(setup: fl.Setup, model: Aggregator, buffers: Aggregator) -> fl.Method:
-    return setup.method(setup.local(fl.CrossEntropy()), {"model": model, "buffers": buffers})
+    return setup.method(setup.local(fl.SampleLoss()), {"model": model, "buffers": buffers})
 
 
 @fl.method("server")

@@ -29,6 +29,7 @@ from accord.core.tensors import add, subtract, zeros_like
 class ControlVariates(fl.Part):
     """Both halves: c on the server, c_k in the client's memory."""
 
+    problems = ("any",)
     conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
     optimizer: SGD
     num_clients: int
@@ -78,6 +79,6 @@ def scaffold(
         raise fl.ConfigError("algorithm scaffold needs local.optimizer = 'sgd': its control variates divide by lr")
     if setup.keeps_optimizer:
         raise fl.ConfigError("algorithm scaffold needs local.optimizer_state = 'fresh': c_k holds a round's gradients")
-    local = setup.local(fl.CrossEntropy(), ControlVariates(setup.optimizer, setup.num_clients))
+    local = setup.local(fl.SampleLoss(), ControlVariates(setup.optimizer, setup.num_clients))
     mean = fl.Mean("uniform")
     return setup.method(local, {"model": stepped(mean, server_lr), "buffers": mean})

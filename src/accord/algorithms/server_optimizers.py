@@ -21,7 +21,7 @@ from accord.aggregate import FedAdam, FedAvgM, ServerOptimizer, ServerStep
 
 
 def _with_server(setup: fl.Setup, step: ServerStep) -> fl.Method:
-    return setup.method(setup.local(fl.CrossEntropy()), {"model": ServerOptimizer(step), "buffers": fl.Mean()})
+    return setup.method(setup.local(fl.SampleLoss()), {"model": ServerOptimizer(step), "buffers": fl.Mean()})
 
 
 @fl.method("server")

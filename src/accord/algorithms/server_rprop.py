@@ -31,4 +31,4 @@ def server_rprop(
     step: Annotated[float, STEP, fl.Search(1e-4, 1e-2, log=True), "first step size of every weight"] = 1e-3,
 ) -> fl.Method:
     """Move every weight by a step of its own in the direction the clients agree on."""
-    return setup.method(setup.local(fl.CrossEntropy()), {"model": Rprop(step), "buffers": fl.Mean("uniform")})
+    return setup.method(setup.local(fl.SampleLoss()), {"model": Rprop(step), "buffers": fl.Mean("uniform")})

@@ -40,6 +40,8 @@ Calibrate = Literal["never", "end", "always"]
 class SquaredError(fl.Part):
     """Mean squared distance of the outputs to the one-hot labels."""
 
+    needs = "a direction for every class"
+
     def loss(self, view: fl.View) -> fl.Term:
         """Mean over samples and classes."""
         logits = view.out.logits

@@ -107,6 +107,8 @@ def supervised_contrast(rows: Tensor, labels: Tensor, weight: Tensor, tau: float
 class VirtualHomogeneity(fl.Part):
     """The virtual set and its three terms."""
 
+    needs = "classes for its virtual samples"
+    mixes = True
     alpha: float
     contrast: float
     virtual_contrast: float

@@ -112,6 +112,10 @@ class LocalConfig:
     decay_every: Annotated[int, AtLeast(1), "rounds between two decays of the step schedule"] = 1
     min_lr: Annotated[float, NOT_NEGATIVE, "the learning rate never falls below this"] = 0.0
     clip: Annotated[float, NOT_NEGATIVE, "largest global norm of a gradient; 0: no clipping"] = 0.0
+    class_weights: Annotated[
+        Literal["none", "balanced"] | tuple[float, ...],
+        "weights in the training loss: balanced: rare classes count as much as frequent ones; or a number per class",
+    ] = "none"
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,11 @@ class RunConfig:
 
     seed: Annotated[int, NOT_NEGATIVE, "everything random in the run follows from it"] = 0
     rounds: Annotated[int, AtLeast(1), "rounds of communication"] = 20
+    task: Annotated[
+        str,
+        Named("problem", also=("auto",)),
+        "what is learned: a class, several labels, numbers, or a label per position; auto: what the data says",
+    ] = "auto"
     name: Annotated[str, "the run's folder below out; empty: made from algorithm, data and seed"] = ""
     out: Annotated[str, "folder for runs"] = "runs"
     device: Annotated[Literal["auto", "cpu", "cuda"], "auto: a GPU if there is one"] = "auto"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn import functional
 
 from accord.core.question import Question
 from accord.core.tensors import Trees
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judgement(Question):
-    """What travels are three sums: samples judged right, the sum of their losses, and how many there were."""
+    """What travels are three sums: of the samples' scores (right or not), of their losses, and how many there were."""
 
     predictor: Callable[[Trees], Predictor | None]
     together: bool = False  # samples are shown in one fixed random order, as predictions depend on one another
     batch_size: int = 512
 
     def answer(self, job: Job) -> Trees:
-        predict, data = self.predictor(job.shared), job.data
+        predict, data, problem = self.predictor(job.shared), job.data, self.model.problem.plain
         sums = torch.zeros(2, dtype=torch.float64, device=job.info["lr"].device)
         if predict is not None and data.has_test:
             count = len(data.test_y)
@@ -37,7 +36,6 @@ class Judgement(Question):
             for start in range(0, count, self.batch_size):
                 rows = order[start : start + self.batch_size]
                 logits, y = predict(data.test_x[rows]).logits, data.test_y[rows]
-                loss = functional.cross_entropy(logits, y, reduction="sum")
-                sums += torch.stack([(logits.argmax(1) == y).sum().double(), loss.double()])
+                sums += torch.stack([problem.score(logits, y).sum(), problem.loss(logits, y).double().sum()])
         examples = torch.tensor(float(len(data.test_y)), dtype=torch.float64, device=sums.device)
         return {"score": {"correct": sums[0], "loss": sums[1], "examples": examples}}

@@ -17,9 +17,11 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from accord.core.fields import Fields
 from accord.core.given import check_usable, duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.tensors import Tree, is_stacked, ordered
 from accord.errors import ConfigError
+from accord.problems import PROBLEMS, Problem
 
 NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
@@ -29,7 +31,12 @@ Layers = Callable[[nn.Module], nn.Module]  # exchanges a network's layers for ot
 
 
 class Classifier(Protocol):
-    """A module whose head and features are known: a `Network`, or any module through `adapt`."""
+    """A module whose head and features are known: a `Network`, or any module through `adapt`.
+
+    Its outputs are called logits whatever the problem. One that answers for every position of a sample gives
+    [B, L, C] of features [B, L, D]. Where samples are several inputs, one that has a true `takes_fields` is given them
+    by name, and all others the row they are packed into.
+    """
 
     head_name: str  # parameters under this prefix are the head's
     map_shape: Shape | None  # shape of one sample's feature maps, where it is known
@@ -57,7 +64,7 @@ class Classifier(Protocol):
 
 
 class Out(NamedTuple):
-    """[B, C] logits and [B, D] features, the input of the last layer."""
+    """[B, C] logits and [B, D] features, the input of the last layer; its mean over positions where it reads those."""
 
     logits: Tensor
     features: Tensor
@@ -66,12 +73,14 @@ class Out(NamedTuple):
 class _Both(nn.Module):
     """Gives `functional_call` one forward that returns logits and features."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, fields: Fields | None) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.fields = network, fields
 
     def forward(self, x: Tensor, fuse: Fuse | None) -> Out:
-        return Out(*cast(Classifier, self.network).logits_and_features(x, fuse))
+        given: Any = x if self.fields is None else self.fields.unpacked(x)
+        logits, features = cast(Classifier, self.network).logits_and_features(given, fuse)
+        return Out(logits, features.mean(1) if features.dim() == 3 and logits.dim() == 3 else features)
 
 
 class _Round(torch.autograd.Function):
@@ -105,12 +114,13 @@ def _converted(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, .
 class _Maps(nn.Module):
     """The same for a forward that ends at the feature maps."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, fields: Fields | None) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.fields = network, fields
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Classifier, self.network).feature_maps(x)
+        given: Any = x if self.fields is None else self.fields.unpacked(x)
+        return cast(Classifier, self.network).feature_maps(given)
 
 
 class Model:
@@ -129,6 +139,8 @@ class Model:
         channels_last: bool = False,
         compiled: bool = False,
         layers: Layers | None = None,
+        problem: Problem | None = None,
+        fields: Fields | None = None,
     ) -> None:
         if not hasattr(network, "logits_and_features"):
             raise ConfigError(
@@ -139,9 +151,12 @@ class Model:
         network = duplicate(network).to(device)
         self.device = torch.device(device)
         self.bf16, self.channels_last, self.compiled, self.layers = bf16, channels_last, compiled, layers
+        self.problem = problem or PROBLEMS["classification"]  # what its outputs mean
+        self.fields = fields  # of the samples it is given
         self.network = network  # the template
         trained, frozen = self._copied(), self._copied().eval()
-        self._train, self._reference, self._maps = _Both(trained), _Both(frozen), _Maps(frozen)
+        apart = fields if getattr(network, "takes_fields", False) else None
+        self._train, self._reference, self._maps = _Both(trained, apart), _Both(frozen, apart), _Maps(frozen, apart)
         kinds = dict(network.named_modules())
         self.head_prefix = str(getattr(network, "head_name", "head")) + "."
         self.frozen_names = tuple(sorted(fixed_parameters(network)))  # by its owner; no method ever sees them
@@ -194,6 +209,8 @@ class Model:
             channels_last=self.channels_last,
             compiled=self.compiled,
             layers=self.layers,
+            problem=self.problem,
+            fields=self.fields,
         )
 
     def starting_from(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Model:

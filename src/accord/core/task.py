@@ -63,6 +63,9 @@ class Part:
 
     stacks: ClassVar[bool] = True  # False: many clients' losses cannot be traced as one (executors/gpu/compiler.py)
     conflicts: ClassVar[frozenset[str]] = frozenset()  # what it replaces, in words: two parts cannot replace the same
+    problems: ClassVar[tuple[str, ...]] = ("classification",)  # tasks it is defined for; "any": it reads no labels
+    needs: ClassVar[str] = "labels that are one class per sample"  # what other tasks lack
+    mixes: ClassVar[bool] = False  # it computes with inputs as real numbers: token ids have no mean
 
     @property
     def name(self) -> str:
@@ -305,12 +308,13 @@ class LocalTraining:
         return Result(ordered_trees(reply), ordered_trees(memory), metrics)
 
     def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
-        """How many of its own test samples the client's model gets right, before the first step or after the last."""
+        """The sum of the scores (right or not) of the client's model on its own test samples, before the first step
+        or after the last."""
         verdicts = [(p.judged_before if before else p.judged)(self.model, job, carry) for p in self.parts]
         judged = [one for one in verdicts if one is not None]
         params, buffers = judged[-1] if judged else (carry["train"]["model"], carry["buffers"])
         logits = self.model.reference(params, buffers, job.data.test_x).logits
-        return (logits.argmax(1) == job.data.test_y).sum().double()
+        return self.model.problem.score(logits, job.data.test_y).sum()
 
 
 def _value(part: Part, term: Term | None) -> Tensor | None:
@@ -349,5 +353,5 @@ def gradient_of(loss: Callable[[Tree], Tensor], tree: Tree) -> Tree:
 def check_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """At least one part must give a loss."""
     if not any(type(part).loss is not Part.loss for part in parts):
-        raise ConfigError("no part gives a loss: add CrossEntropy() (or 'cross_entropy') to the parts")
+        raise ConfigError("no part gives a loss: add SampleLoss() to the parts")
     return tuple(parts)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from accord.core.fields import Fields
 from accord.core.keys import Key
 from accord.core.tensors import Tree, Trees, ordered
 
@@ -42,9 +43,13 @@ class Facts:
     """What is known of a federation's data without seeing a sample: all that a model and a method are built from."""
 
     sample_shape: tuple[int, ...]
-    num_classes: int
+    num_classes: int  # outputs of a network: classes, labels, or numbers asked for
     sizes: np.ndarray[Any, np.dtype[np.int64]]  # [K] training samples of every client
     unseen: frozenset[int] = frozenset()  # clients that are never asked to train
+    problem: str = "classification"  # an entry of `accord.problems`
+    vocabulary: int = 0  # token ids there are, where inputs are whole numbers
+    fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
+    class_weights: tuple[float, ...] = ()  # of the training loss, where `local.class_weights` wants some
 
     @cached_property
     def members(self) -> list[int]:
@@ -68,7 +73,7 @@ class Batch(NamedTuple):
     """One minibatch. `weight` 0 marks padding; `noise` holds random tensors drawn beforehand."""
 
     x: Tensor
-    y: Tensor  # [B] labels, or [B, C] soft labels
+    y: Tensor  # [B] labels, [B, C] soft labels, or as the problem has them
     weight: Tensor
     index: Tensor  # type: ignore[assignment]  # [B] positions in the client's own data: what `begin` computed per sample is found by it
     noise: Tree

@@ -38,6 +38,10 @@ class View(NamedTuple):
     out: Out  # of the trained model on this batch
     batch: Batch
 
+    def losses(self, outputs: Tensor) -> Tensor:
+        """[B] the problem's loss of these outputs for the batch's labels."""
+        return self.model.problem.loss(outputs, self.batch.y)
+
     def mean(self, values: Tensor) -> Term:
         """The mean of [B] values, one per sample of the batch, over the samples that count (weight 0 is padding)."""
         if values.shape != self.batch.weight.shape:

@@ -21,6 +21,7 @@ from accord.data.own import (
     from_flwr_partitioner,
     from_folder,
     from_huggingface,
+    from_sequences,
     from_table,
     from_torch,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "from_flwr_partitioner",
     "from_folder",
     "from_huggingface",
+    "from_sequences",
     "from_table",
     "from_torch",
     "load_dataset",

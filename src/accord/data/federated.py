@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from accord.core.fields import Fields
 from accord.core.types import Facts
 from accord.data.inputs import Inputs, normalised
 from accord.errors import DataError
@@ -28,7 +29,7 @@ class Pool:
     """Samples and labels. Byte images become floats in [0, 1], then `(x - mean) / std` per channel."""
 
     x: Tensor  # [N, ...] uint8 (images, channels first) or floating point
-    y: Tensor  # [N] int64
+    y: Tensor  # [N] int64, or as the problem has them
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
@@ -67,6 +68,8 @@ class Dataset:
     test_clients: Index | None = None
     client_names: tuple[str, ...] = ()  # of the natural clients, where they have names
     note: str = ""  # printed beside every result, e.g. "32 x 32, recompressed copy"
+    problem: str = "classification"  # an entry of `accord.problems`; `classes` are the names of its outputs
+    fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
     raw: Inputs | None = None  # where the pools do not say how a raw sample becomes theirs: a table's columns
 
     @property
@@ -155,6 +158,8 @@ class FederatedData:
     classes: tuple[str, ...] = ()  # names, where they are known
     names: tuple[str, ...] = ()  # of the clients, where they have any
     note: str = ""
+    problem: str = "classification"  # an entry of `accord.problems`
+    fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
     raw: Inputs | None = None  # see Dataset
     division: str = ""  # the partition's name, where one was used
 
@@ -192,7 +197,23 @@ class FederatedData:
     @property
     def facts(self) -> Facts:
         """What may be known without the samples."""
-        return Facts(self.sample_shape, self.num_classes, self.sizes, self.unseen)
+        return Facts(
+            self.sample_shape,
+            self.num_classes,
+            self.sizes,
+            self.unseen,
+            problem=self.problem,
+            vocabulary=self.vocabulary,
+            fields=self.fields,
+        )
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Token ids there are: one more than the largest; 0 where inputs are no whole numbers."""
+        pools = (self.train_pool, self.test_pool)
+        if self.fields is not None or any(pool.x.dtype != torch.int64 for pool in pools):
+            return 0
+        return max(int(pool.x.max()) + 1 for pool in pools if len(pool))
 
     def on(self, device: torch.device) -> FederatedData:
         """The same federation with its samples in that device's memory."""

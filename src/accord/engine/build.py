@@ -24,6 +24,7 @@ from accord.data.division import federate, subset
 from accord.data.federated import Dataset, FederatedData, Groups
 from accord.data.public import load_dataset
 from accord.engine.memory import Allowance, free_memory
+from accord.engine.problem import as_asked, check_labels, problem_of
 from accord.errors import ConfigError, DataError
 from accord.executors import check_compiles
 from accord.executors.gpu.compiler import check_compiler
@@ -38,14 +39,15 @@ def load_data(config: RunConfig) -> Dataset:
     """The data set the configuration names."""
     data = config.data
     folder = Path(data.dir) if data.dir else None
-    return load_dataset(data.name, folder, download=data.download, normalise=data.normalise, **dict(data.options))
+    options = {"download": data.download, "normalise": data.normalise, "task": config.task, **data.options}
+    return load_dataset(data.name, folder, **options)
 
 
 def build_data(config: RunConfig, dataset: Dataset | None = None) -> FederatedData:
     """Load the data set (unless one is given) and deal it to the clients."""
     part = config.partition
     return federate(
-        load_data(config) if dataset is None else dataset,
+        as_asked(config.task, load_data(config) if dataset is None else dataset),
         clients=part.clients,
         partition=part.name,
         partition_settings=dict(part.options),
@@ -61,21 +63,16 @@ def build_data(config: RunConfig, dataset: Dataset | None = None) -> FederatedDa
 
 
 def check_data(data: FederatedData) -> None:
-    """Labels in range and finite inputs, whoever made the data."""
+    """Labels of the task and finite inputs, whoever made the data."""
     for name, pool in (("train", data.train_pool), ("test", data.test_pool)):
         if not len(pool):
             raise DataError(f"the {name} data is empty")
-        low, high = int(pool.y.min()), int(pool.y.max())
-        if low < 0 or high >= data.num_classes:
-            raise DataError(
-                f"{name} labels go from {low} to {high}, but there are {data.num_classes} classes: labels must lie "
-                f"in 0..{data.num_classes - 1}"
-            )
         if not finite({name: {"x": pool.x}}):
             rows = (~torch.isfinite(pool.x.flatten(1)).all(1)).nonzero().flatten()
             raise DataError(
                 f"{len(rows)} {name} samples hold NaN or infinity, the first at position {int(rows[0])}: remove them"
             )
+    check_labels(data)
     if not (data.sizes > 0).any():
         raise DataError("no client has training data: use fewer clients or another partition")
 
@@ -130,6 +127,8 @@ def build_model(config: RunConfig, facts: Facts, network: nn.Module | None, devi
         "channels_last": config.channels_last,
         "compiled": config.compile,
         "layers": layers_for(device, channels_last=config.channels_last, compiled=config.compile),
+        "problem": problem_of(facts),
+        "fields": facts.fields,
     }
     if network is not None:
         if config.model.init != "torch":
@@ -138,11 +137,15 @@ def build_model(config: RunConfig, facts: Facts, network: nn.Module | None, devi
                 "came with: set model.init to torch, or call accord.models.initialise on it yourself"
             )
         return Model(network, device, **form)
+    if form["problem"].one_class and facts.num_classes < 2:
+        raise ConfigError(
+            f"model {config.model.name!r} needs at least 2 classes to tell apart, got {facts.num_classes}"
+        )
     with torch.random.fork_rng(devices=[]), Allowance(config.model.name, free_memory(device)):
         torch.manual_seed(Key(config.seed).number("model"))
-        made = catalog.registry("model")[config.model.name](
-            facts.sample_shape, facts.num_classes, **config.model.options
-        )
+        factory = catalog.registry("model")[config.model.name]
+        known = {"facts": facts} if "facts" in inspect.signature(factory).parameters else {}
+        made = factory(facts.sample_shape, facts.num_classes, **known, **config.model.options)
         catalog.registry("initialisation")[config.model.init](made)
     return Model(made, device, **form)
 

@@ -45,6 +45,7 @@ from accord.engine.checkpoint import to_device
 from accord.engine.exchange import LocalExchange, Policy
 from accord.engine.identity import Identity, identity
 from accord.engine.planned import check_steps
+from accord.engine.problem import check_asked, check_defined, facts_of
 from accord.engine.settled import handed_over, settled
 from accord.engine.store import ClientStore
 from accord.engine.trial import trains_on_one, try_network
@@ -78,13 +79,16 @@ class Federation:
         given = load_data(config) if data is None else data
         config = settled(config if data is None else handed_over(config), given)
         divided = given if isinstance(given, FederatedData) else build_data(config, given)
+        check_asked(config.task, divided)
         check_data(divided)
         if config.evaluate.split == "validation":
             divided = judged_on_validation(divided)
-        made = build_model(config, divided.facts, model, device)
+        facts = facts_of(config, divided)
+        made = build_model(config, facts, model, device)
         try_network(made, divided)
-        algorithm = build_algorithm(config, build_setup(config, divided.facts, made))
-        choose(config.executor, device, len(divided.facts.members))  # says why, where it cannot be had here
+        algorithm = build_algorithm(config, build_setup(config, facts, made))
+        check_defined(config.algorithm.name, algorithm, facts)
+        choose(config.executor, device, len(facts.members))  # says why, where it cannot be had here
         return cls(algorithm, divided, made, config)._looked_over()
 
     def _looked_over(self) -> Federation:
@@ -117,7 +121,7 @@ class Federation:
     @cached_property
     def facts(self) -> Facts:
         """What is known of the clients that train."""
-        return self.train_data.facts
+        return facts_of(self.config, self.train_data)
 
     @cached_property
     def identity(self) -> Identity:

@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from accord.core.given import name_of
 from accord.core.model import Model
 from accord.data.federated import FederatedData
 from accord.errors import AccordError, ConfigError
+from accord.problems import Problem
 
 
 def try_network(model: Model, data: FederatedData) -> None:
@@ -35,9 +35,10 @@ def try_network(model: Model, data: FederatedData) -> None:
                 f"the network {who} cannot compute samples of shape {tuple(x.shape[1:])} and type {x.dtype} "
                 f"({_first_line(error)}): {_advice(x, next(iter(params.values())).dtype)}"
             ) from error
-        _check_logits(who, out.logits, len(x), data.num_classes)
+        expected = (len(x), *model.problem.shape(tuple(y.shape[1:]), data.num_classes))
+        _check_outputs(who, out.logits, expected, model.problem)
         _check_features(who, out.features, len(x), model.num_features)
-        loss = functional.cross_entropy(out.logits, y)
+        loss = model.problem.mean_loss(out.logits, y)
         found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True) if loss.requires_grad else ()
     slopes = [slope for slope in found if slope is not None]
     if not slopes:
@@ -89,22 +90,28 @@ def _advice(x: Tensor, weights: torch.dtype) -> str:
     return "give samples as the network takes them, or a network made for such samples"
 
 
-def _check_logits(who: str, logits: Tensor, count: int, classes: int) -> None:
-    wanted = f"logits of shape [samples, {classes}], a real number for every class"
-    if not isinstance(logits, Tensor):
-        raise ConfigError(f"the network {who} gives a {type(logits).__name__}, but is to give {wanted}")
-    shape = tuple(logits.shape)
-    if len(shape) == 2 and shape[0] == count and shape[1] != classes and logits.is_floating_point():
-        one = ", also where there are two" if shape[1] == 1 else ""
+def _check_outputs(who: str, outputs: Tensor, expected: tuple[int, ...], problem: Problem) -> None:
+    one, many = problem.output
+    each = "sample" if len(expected) == 2 else "position"
+    wanted = (
+        f"logits of shape [samples, {', '.join(map(str, expected[1:]))}], a real number for every {one}"
+        f"{'' if each == 'sample' else ' at every position'} (task {problem.name})"
+    )
+    if not isinstance(outputs, Tensor):
+        raise ConfigError(f"the network {who} gives a {type(outputs).__name__}, but is to give {wanted}")
+    shape, real = tuple(outputs.shape), outputs.is_floating_point()
+    if shape != expected and shape[:-1] == expected[:-1] and real:
+        two = ", also where there are two" if shape[-1] == 1 and problem.one_class else ""
         raise ConfigError(
-            f"the network {who} gives {shape[1]} output{'s' if shape[1] != 1 else ''} for each sample, but the data "
-            f"has {classes} classes: its last layer must give one for every class{one}"
+            f"the network {who} gives {shape[-1]} output{'s' if shape[-1] != 1 else ''} for each {each}, but the data "
+            f"has {expected[-1]} {one if expected[-1] == 1 else many}: its last layer must give one for every "
+            f"{one}{two}"
         )
-    if shape != (count, classes) or not logits.is_floating_point():
+    if shape != expected or not real:
         raise ConfigError(
-            f"for {count} samples the network {who} gives {shape} {logits.dtype}, but is to give {wanted}"
+            f"for {expected[0]} samples the network {who} gives {shape} {outputs.dtype}, but is to give {wanted}"
         )
-    if not bool(torch.isfinite(logits).all()):
+    if not bool(torch.isfinite(outputs).all()):
         raise ConfigError(
             f"the network {who} gives NaN or infinity before any training: check its first weights and the scale of "
             "the inputs"

@@ -1,18 +1,19 @@
-"""Accuracy and loss on the test pool, and what is read off the curve of accuracy over rounds.
+"""The leading number (accuracy, or the problem's own) and the loss on the test pool, and what is read off its curve.
 
-A history maps each evaluated round to its accuracy; rounds in between may be missing.
+A history maps each evaluated round to its number; rounds in between may be missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import fsum, isnan
 from typing import Any
 
 import numpy as np
 
 from accord.errors import ConfigError, DataError
-from accord.measures.column import Column
+from accord.measures.column import Column, leading
 from accord.measures.measure import Measure, Record, entry
 from accord.measures.predictions import Predictions
 from accord.measures.scene import Moment, Scene
@@ -23,13 +24,14 @@ ROUNDING = 1e-9
 
 @entry
 class Accuracy(Measure):
-    """Accuracy and loss of the global model on the test pool, the mean over its environments."""
+    """Accuracy (or the problem's own number) and loss of the global model on the test pool, over its environments."""
 
     name = "accuracy"
     columns = (
         Column("accuracy", "accuracy %", ("accuracy",)),
-        Column("best_accuracy", "best %", ("best_accuracy",)),
-        Column("top5_accuracy", "top-5 rounds %", ("top5_accuracy",)),
+        *(replace(column, title=column.title.strip()) for column in leading("{}", "", ("{}",))[1:]),
+        *leading("best_{}", "best", ("best_{}",)),
+        *leading("top5_{}", "top-5 rounds", ("top5_{}",)),
     )
 
     def round(self, scene: Scene, moment: Moment) -> Record:
@@ -43,31 +45,36 @@ class Accuracy(Measure):
         return record
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
-        """Methods without a global model have no accuracy of their own."""
-        history = {record["round"]: record["accuracy"] for record in records if "accuracy" in record}
-        accuracies = list(history.values())
-        return {
-            "accuracy": accuracies[-1] if accuracies else None,
-            "best_accuracy": max(accuracies) if accuracies else None,
-            "top5_accuracy": top_mean(history, 5) if accuracies else None,
-            "rounds_to": {str(target): number for target, number in rounds_to(history, scene.targets).items()},
+        """Methods without a global model have no such number of their own; shares alone have targets."""
+        name, higher = scene.problem.headline, scene.problem.higher_is_better
+        history = {record["round"]: record[name] for record in records if name in record}
+        values = list(history.values())
+        found: Record = {
+            name: values[-1] if values else None,
+            f"best_{name}": (max if higher else min)(values) if values else None,
+            f"top5_{name}": top_mean(history, 5, higher=higher) if values else None,
         }
+        if scene.problem.share:
+            reached = rounds_to(history, scene.targets)
+            found["rounds_to"] = {str(target): number for target, number in reached.items()}
+        return found
 
 
 def _means(scene: Scene, predictions: Predictions) -> Record:
-    """Over the environments, and each one's accuracy where there are several."""
-    passes = predictions.environments
+    """Over the environments, and each one's number where there are several."""
+    passes, problem = predictions.environments, scene.problem
+    values = [problem.reading(float(scores.score.mean())) for scores in passes]
     record: Record = {
-        "accuracy": float(np.mean([scores.right.mean() for scores in passes])),
+        problem.headline: float(np.mean(values)),
         "test_loss": float(np.mean([scores.loss.mean() for scores in passes])),
     }
     if len(passes) > 1:
         names = [environment.name for environment in scene.data.environments]
-        record["environments"] = {n: float(s.right.mean()) for n, s in zip(names, passes, strict=True)}
+        record["environments"] = dict(zip(names, values, strict=True))
     return record
 
 
-def top_mean(history: Mapping[int, float], count: int = 5) -> float:
+def top_mean(history: Mapping[int, float], count: int = 5, *, higher: bool = True) -> float:
     """Mean of the `count` best rounds, of all where there are fewer; NaN is left out.
 
     >>> top_mean({1: 0.25, 2: 0.75, 3: 0.5}, 2)
@@ -75,7 +82,7 @@ def top_mean(history: Mapping[int, float], count: int = 5) -> float:
     """
     if count < 1:
         raise ConfigError(f"the number of rounds to average must be at least 1, got {count}")
-    best = sorted((value for value in history.values() if not isnan(value)), reverse=True)[:count]
+    best = sorted((value for value in history.values() if not isnan(value)), reverse=higher)[:count]
     if not best:
         raise DataError("no round was evaluated, so there is no accuracy to average")
     return fsum(best) / len(best)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accord.measures.column import Column
+from accord.measures.column import leading
 from accord.measures.measure import Measure, Record, entry, switch
 from accord.measures.scene import Moment, Scene
 from accord.measures.spread import in_short, spread_record
@@ -13,23 +13,26 @@ from accord.measures.spread import in_short, spread_record
 
 @entry
 class Clients(Measure):
-    """Accuracy of the global model on each client's own test data: best, worst, mean, deviation, deciles."""
+    """Accuracy, or the problem's own number, of the global model on each client's own test data: its spread."""
 
     name = "clients"
     setting = switch("clients", "accuracy of the global model on each client's test data", default=True)
     columns = (
-        Column("best_client", "best client %", ("client_accuracy", "best"), compared=False),
-        Column("worst_client", "worst client %", ("client_accuracy", "worst")),
-        Column("mean_client", "mean client %", ("client_accuracy", "mean"), compared=False),
-        Column("client_std", "client std %", ("client_accuracy", "std"), better="lower"),
+        *leading("best_client", "best client", ("client_{}", "best"), compared=False),
+        *leading("worst_client", "worst client", ("client_{}", "worst")),
+        *leading("mean_client", "mean client", ("client_{}", "mean"), compared=False),
+        *leading("client_std", "client std", ("client_{}", "std"), spread=True),
     )
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """The spread, where there is a global model and clients have test data."""
         clients = moment.predictions.clients("test") if moment.predictions is not None else None
-        return {} if clients is None else {"clients": spread_record(clients.accuracies, clients.sizes)}
+        if clients is None:
+            return {}
+        better = "higher" if scene.problem.higher_is_better else "lower"
+        return {"clients": spread_record(clients.headlines, clients.sizes, better)}
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
         """That of the last evaluation."""
         spreads = [record["clients"] for record in records if "clients" in record]
-        return {"client_accuracy": in_short(spreads[-1]) if spreads else {}}
+        return {f"client_{scene.problem.headline}": in_short(spreads[-1]) if spreads else {}}

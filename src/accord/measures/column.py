@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from accord.problems import headlines
+
 Better = Literal["higher", "lower"]
 
 
@@ -44,3 +46,32 @@ class Column:
         for key in self.path:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value
+
+
+def of_headline(key: str, headline: str) -> str:
+    """A key of a problem's leading number: `{}` is its name; what is accuracy's without saying so gets it appended.
+
+    >>> of_headline("best_{}", "rmse"), of_headline("best_client", "accuracy"), of_headline("best_client", "rmse")
+    ('best_rmse', 'best_client', 'best_client_rmse')
+    """
+    return key.format(headline) if "{}" in key or headline == "accuracy" else f"{key}_{headline}"
+
+
+def leading(
+    key: str, title: str, path: tuple[str, ...], *, spread: bool = False, compared: bool = True
+) -> tuple[Column, ...]:
+    """A column for every problem's leading number, of which a run has one.
+
+    `spread`: it is a deviation, and less of it is better whatever the number.
+    """
+    return tuple(
+        Column(
+            of_headline(key, name),
+            f"{title} {'%' if problem.share else problem.title}",
+            (of_headline(path[0], name), *path[1:]),
+            percent if problem.share else number,
+            "higher" if problem.higher_is_better and not spread else "lower",
+            compared,
+        )
+        for name, problem in headlines().items()
+    )

@@ -57,10 +57,11 @@ class Evaluator:
         summary: Record = dict(self.scene.facts)
         for measure in self.measures:
             summary |= measure.summary(self.scene, metrics)
-        judged = not self.scene.algorithm.personal and summary.get("accuracy") is not None
+        headline = self.scene.problem.headline
+        judged = not self.scene.algorithm.personal and summary.get(headline) is not None
         return {
             **summary,
-            "judged_by": "accuracy" if judged else "personal_accuracy",
+            "judged_by": headline if judged else f"personal_{headline}",
             **{
                 way: sum(record[way] + record.get(f"start_{way}", 0) for record in metrics)
                 for way in ("bytes_up", "bytes_down")

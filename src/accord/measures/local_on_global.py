@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
-from accord.measures.column import Column
+from accord.measures.column import leading, of_headline
 from accord.measures.measure import Measure, Record, entry, switch
 from accord.measures.scene import Moment, Scene
 from accord.measures.spread import spread_record
@@ -12,20 +15,27 @@ from accord.measures.spread import spread_record
 
 @entry
 class LocalOnGlobal(Measure):
-    """Accuracy of every local model on the whole test pool, its personal parameters (if any) included."""
+    """Accuracy (or the problem's own number) of every local model on the whole test pool, personal parameters too."""
 
     name = "local_on_global"
     setting = switch("local_on_global", "accuracy of the clients' own models on the whole test set")
-    columns = (Column("local_on_global", "local on global %", ("local_on_global", "mean")),)
+    columns = leading("local_on_global", "local on global", ("local_on_global", "mean"))
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """The spread over the round's clients, where they train a model."""
         replies = moment.replies
         if not (replies.has("model") or replies.has("personal")):
             return {}
-        accuracies = []
+        problem, values = scene.problem, []
         for client, result in zip(replies.ids, replies.results, strict=True):
             whole = result._replace(memory=moment.memory_of(client))
             predictor = scene.algorithm.local_predictor(moment.new, whole)
-            accuracies.append(scene.predictions(predictor).plain.right.mean())
-        return {"local_on_global": spread_record(np.array(accuracies))}
+            values.append(problem.reading(float(scene.predictions(predictor).plain.score.mean())))
+        better = "higher" if problem.higher_is_better else "lower"
+        return {of_headline(self.name, problem.headline): spread_record(np.array(values), better=better)}
+
+    def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
+        """The last one."""
+        name = of_headline(self.name, scene.problem.headline)
+        values = [record[name] for record in records if name in record]
+        return {name: values[-1]} if values else {}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from accord.errors import DataError
+from accord.errors import ConfigError, DataError
 from accord.measures.column import Column
 from accord.measures.measure import Measure, Record, entry, switch
 from accord.measures.scene import Moment, Scene
@@ -26,6 +26,8 @@ class Map(Measure):
 
     def check(self, scene: Scene) -> None:
         """Some class must have two samples, or nothing can be found."""
+        if not scene.problem.one_class:
+            raise ConfigError(f"evaluate.map searches for samples of a class, which {scene.problem.name} has not")
         if np.bincount(scene.data.test_pool.y.cpu().numpy()).max(initial=0) < 2:
             raise DataError("evaluate.map needs test data with two samples of a class: no class has more than one")
 

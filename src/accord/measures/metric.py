@@ -68,15 +68,16 @@ class Metric(Measure):
         self.columns = (_column(self.name, better, percent),)
 
     def check(self, scene: Scene) -> None:
-        """Try it on one sample of each class, and on one sample, which may be all that a client has."""
-        classes = scene.data.num_classes
-        for count in (classes, 1):
+        """Try it on a few samples (of each class), and on one sample, which may be all that a client has."""
+        logits, labels = _examples(scene)
+        for count in (len(labels), 1):
             try:
-                self._value(torch.eye(classes)[:count], torch.arange(count))
+                self._value(logits[:count].clone(), labels[:count].clone())
             except Exception as error:
+                shapes = f"logits {_sizes(logits[:count])}, labels {_sizes(labels[:count])}"
                 raise ConfigError(
-                    f"metric {self.name} cannot be used: tried on {count} samples (logits [{count}, {classes}], "
-                    f"labels [{count}]), it raised {type(error).__name__}: {error}"
+                    f"metric {self.name} cannot be used: tried on {count} samples ({shapes}), it raised "
+                    f"{type(error).__name__}: {error}"
                 ) from error
 
     def round(self, scene: Scene, moment: Moment) -> Record:
@@ -127,6 +128,19 @@ def metric(name: str, *, better: Better | None = "higher", doc: str = "", percen
 def as_measure(given: Measure | Function) -> Measure:
     """A measure, or the one a plain function makes under its own name."""
     return given if isinstance(given, Measure) else Metric(given)
+
+
+def _examples(scene: Scene) -> tuple[Tensor, Tensor]:
+    """Outputs and labels as the run will have them: one sample of each class, or the first two test samples."""
+    outputs = scene.data.num_classes
+    if scene.problem.one_class:
+        return torch.eye(outputs), torch.arange(outputs)
+    labels = scene.data.test_pool.y[:2].cpu()
+    return torch.zeros(len(labels), *scene.problem.shape(tuple(labels.shape[1:]), outputs)), labels
+
+
+def _sizes(tensor: Tensor) -> str:
+    return f"[{', '.join(map(str, tensor.shape))}]"
 
 
 def _column(name: str, better: Better | None, share: bool) -> Column:

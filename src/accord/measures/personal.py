@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from accord.core.types import Replies, State
-from accord.measures.column import Column
+from accord.measures.column import leading
 from accord.measures.measure import Measure, Record, entry
+from accord.measures.predictions import read
 from accord.measures.scene import Ask, Moment, Scene
 from accord.measures.spread import spread_record
 from accord.settings import Setting
@@ -17,7 +18,8 @@ from accord.settings import Setting
 
 @entry
 class Personal(Measure):
-    """Accuracy of the clients' own models on their own test data: in every round, and of all clients at the end.
+    """Accuracy, or the problem's own number, of the clients' own models on their own test data, in every round and of
+    all clients at the end.
 
     At the end every client trains once more from the final state, and is judged before and after; nothing is kept.
     """
@@ -30,11 +32,11 @@ class Personal(Measure):
         doc="accuracy of the clients' own models on their own test data; auto: for methods that are about them",
     )
     columns = (
-        Column("personal_before", "personal before %", ("personal_accuracy_before", "mean")),
-        Column("personal_accuracy", "personal %", ("personal_accuracy", "mean")),
-        Column("personal_best", "best personal %", ("personal_accuracy", "best"), compared=False),
-        Column("personal_worst", "worst personal %", ("personal_accuracy", "worst"), compared=False),
-        Column("personal_std", "personal std %", ("personal_accuracy", "std"), better="lower", compared=False),
+        *leading("personal_before", "personal before", ("personal_{}_before", "mean")),
+        *leading("personal_{}", "personal", ("personal_{}", "mean")),
+        *leading("personal_best", "best personal", ("personal_{}", "best"), compared=False),
+        *leading("personal_worst", "worst personal", ("personal_{}", "worst"), compared=False),
+        *leading("personal_std", "personal std", ("personal_{}", "std"), spread=True, compared=False),
     )
     every_round = True
     at_clients = True
@@ -46,14 +48,15 @@ class Personal(Measure):
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """Of the round's clients, after their training."""
-        return {"personal": _shares(moment.replies, "personal_correct")} if len(moment.replies) else {}
+        return {"personal": _spread(scene, moment.replies, "personal_correct")} if len(moment.replies) else {}
 
     def end(self, scene: Scene, state: State, ask: Ask) -> Record:
         """Of all clients, before and after one more round of their training."""
         replies = ask("train", scene.members, scene.algorithm.message(state))
+        name = f"personal_{scene.problem.headline}"
         return {
-            "personal_accuracy_before": _shares(replies, "personal_before"),
-            "personal_accuracy": _shares(replies, "personal_correct"),
+            f"{name}_before": _spread(scene, replies, "personal_before"),
+            name: _spread(scene, replies, "personal_correct"),
         }
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
@@ -61,10 +64,11 @@ class Personal(Measure):
         return {}
 
 
-def _shares(replies: Replies, count: str) -> Record:
-    """The spread of right answers over test samples; clients without test samples are left out."""
-    sums = [result.metrics for result in replies.results if count in result.metrics]
+def _spread(scene: Scene, replies: Replies, total: str) -> Record:
+    """The spread of mean scores (shares of right answers); clients without test samples are left out."""
+    problem, sums = scene.problem, [result.metrics for result in replies.results if total in result.metrics]
     if not sums:
         return {}
     tested = np.array([int(metrics["personal_examples"]) for metrics in sums])
-    return spread_record(np.array([float(metrics[count]) for metrics in sums]) / tested, tested)
+    means = np.array([float(metrics[total]) for metrics in sums]) / tested
+    return spread_record(read(problem, means), tested, "higher" if problem.higher_is_better else "lower")

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from accord.core.algorithm import Predictor
 from accord.core.keys import Key
 from accord.data.federated import FederatedData, Groups, Index, Pool, unchanged
+from accord.problems import PROBLEMS, Problem
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Held = Literal["test", "validation"]
@@ -29,16 +29,16 @@ NO_TENSOR = torch.zeros(0)
 class Scores:
     """One pass, sample by sample. Tensors lie in the host's memory; those nobody asked for are empty."""
 
-    right: Vector  # [N] 1 where the largest logit is at the label
-    loss: Vector  # [N] cross-entropy
-    labels: Tensor  # [N]
-    logits: Tensor  # [N, C]
+    score: Vector  # [N] the problem's: 1 where an answer is right, or how wrong it is
+    loss: Vector  # [N]
+    labels: Tensor  # [N], or as the problem has them
+    logits: Tensor  # [N, C] outputs, whatever they mean
     features: Tensor  # [N, ...] the head's input
 
     def in_order(self, rows: Index) -> Scores:
         """The samples at `rows`, in that order."""
         tensors = (t[torch.from_numpy(rows)] if len(t) else t for t in (self.labels, self.logits, self.features))
-        return Scores(self.right[rows], self.loss[rows], *tensors)
+        return Scores(self.score[rows], self.loss[rows], *tensors)
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class ClientScores:
     scores: Scores
     rows: Index  # [sum of sizes] where each client's samples are among the scores
     groups: Groups
+    problem: Problem
 
     @property
     def sizes(self) -> Index:
@@ -55,11 +56,16 @@ class ClientScores:
         return self.groups.sizes
 
     @property
-    def accuracies(self) -> Vector:
-        """[K] share of right answers; NaN for a client without samples."""
-        sums = np.diff(np.concatenate([[0.0], np.cumsum(self.scores.right[self.rows])])[self.groups.offsets])
+    def means(self) -> Vector:
+        """[K] mean score (the share of right answers); NaN for a client without samples."""
+        sums = np.diff(np.concatenate([[0.0], np.cumsum(self.scores.score[self.rows])])[self.groups.offsets])
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(self.sizes > 0, sums / self.sizes, np.nan)
+
+    @property
+    def headlines(self) -> Vector:
+        """[K] the problem's leading number of every client; NaN for a client without samples."""
+        return read(self.problem, self.means)
 
     def of(self, client: int) -> tuple[Tensor, Tensor]:
         """One client's logits and labels."""
@@ -85,6 +91,7 @@ class Predictions:
     ) -> None:
         self.predictor, self.data, self.size, self.device = predictor, data, size, device
         self.keep, self.together = keep, together
+        self.problem = PROBLEMS[data.problem]
         self._clients: dict[Held, ClientScores] = {}
 
     @cached_property
@@ -117,12 +124,15 @@ class Predictions:
         in_test = split == "test" and self.data.test_from == "test"
         pool = self.data.test_pool if in_test else self.data.train_pool
         if self.data.transform is not None:
-            return ClientScores(self._transformed(pool, groups, split), np.arange(len(groups.order)), groups)
+            return self._of_clients(self._transformed(pool, groups, split), np.arange(len(groups.order)), groups)
         # Without client transforms a sample's score does not depend on who holds it: score every sample once.
         positions, rows = np.unique(groups.order, return_inverse=True)
         if in_test and len(positions) == len(pool):
-            return ClientScores(self.plain, rows, groups)
-        return ClientScores(self._in_order(len(positions), lambda some: pool.take(positions[some])), rows, groups)
+            return self._of_clients(self.plain, rows, groups)
+        return self._of_clients(self._in_order(len(positions), lambda some: pool.take(positions[some])), rows, groups)
+
+    def _of_clients(self, scores: Scores, rows: Index, groups: Groups) -> ClientScores:
+        return ClientScores(scores, rows, groups, self.problem)
 
     def _transformed(self, pool: Pool, groups: Groups, split: Held) -> Scores:
         """Samples as their clients see them: a client's after the other's, or all of them mixed."""
@@ -156,18 +166,18 @@ class Predictions:
 
     def score(self, samples: Iterable[tuple[Tensor, Tensor]]) -> Scores:
         """One pass of the network, a batch at a time."""
-        right, losses, labels = [], [], []
+        found, losses, labels = [], [], []
         kept: dict[str, list[Tensor]] = {name: [] for name in KEPT}
         with torch.no_grad():
             for x, y in samples:
                 out, y = self.predictor(x.to(self.device)), y.to(self.device)
-                right.append(correct(out.logits, y).double())
-                losses.append(F.cross_entropy(out.logits, y, reduction="none").double())
+                found.append(self.problem.score(out.logits, y))
+                losses.append(self.problem.loss(out.logits, y).double())
                 labels.append(y)
                 for name in self.keep:
                     kept[name].append(getattr(out, name).cpu())
         return Scores(
-            torch.cat(right).cpu().numpy(),
+            torch.cat(found).cpu().numpy(),
             torch.cat(losses).cpu().numpy(),
             torch.cat(labels).cpu(),
             *(torch.cat(kept[name]) if kept[name] else NO_TENSOR for name in KEPT),
@@ -179,7 +189,6 @@ def mixed(count: int) -> Index:
     return Key(0).at("evaluate.mixed").permutation(count)
 
 
-def correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """[N] whether the largest logit is at the label; of equal ones the first wins, and nothing is right about NaN."""
-    best, predicted = logits.max(dim=1)
-    return (predicted == labels) & ~best.isnan()
+def read(problem: Problem, means: Vector) -> Vector:
+    """The problem's leading number from each of the mean scores."""
+    return np.array([problem.reading(float(mean)) for mean in means])

@@ -14,6 +14,7 @@ from accord.core.tensors import Trees
 from accord.core.types import Carry, Job, Replies, State
 from accord.data.federated import FederatedData
 from accord.measures.predictions import Predictions
+from accord.problems import PROBLEMS, Problem
 
 Ask = Callable[[str, Sequence[int], Trees], Replies]  # a last exchange: task, clients, message; no memory is kept
 Look = Callable[[Job, Carry], None]
@@ -37,6 +38,11 @@ class Scene:
     settings: Mapping[str, Any] = field(default_factory=dict)  # the measures' own, by key
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the summary says of the run before any number
     visit: Visit | None = None  # None: the clients' data is not here
+
+    @property
+    def problem(self) -> Problem:
+        """What is learned."""
+        return PROBLEMS[self.data.problem]
 
     def predictions(self, predictor: Predictor, keep: frozenset[str] = frozenset()) -> Predictions:
         """What a model says of the samples it is judged on."""

@@ -16,7 +16,7 @@ from accord.settings import NOT_NEGATIVE, Setting
 
 @entry
 class Unseen(Measure):
-    """Mean accuracy on unseen clients' own test data before, and after each epoch of, fine-tuning.
+    """Mean accuracy (or the problem's own number) on unseen clients' test data before, and in each epoch of, tuning.
 
     A newcomer is sent what any client is sent and trains as the method trains, over and over its data: what is frozen
     in a round (the received model) stays the server's.
@@ -50,7 +50,7 @@ class Unseen(Measure):
 
             def judge(job: Job, carry: Carry, curve: list[float] = curve) -> None:
                 sums = task.finish(job, carry).metrics
-                curve.append(float(sums["personal_correct"] / sums["personal_examples"]))
+                curve.append(scene.problem.reading(float(sums["personal_correct"] / sums["personal_examples"])))
 
             if len(scene.data.test[client]) and len(scene.data.train[client]):
                 scene.visit(client, task, message, scene.rounds, judge)
@@ -58,4 +58,5 @@ class Unseen(Measure):
         if not curves:
             return {"unseen": {}}
         means = torch.tensor(curves, dtype=torch.float64).mean(0)
-        return {"unseen": {"clients": len(curves), "accuracy_after_epochs": [float(v) for v in means]}}
+        after = f"{scene.problem.headline}_after_epochs"
+        return {"unseen": {"clients": len(curves), after: [float(v) for v in means]}}

@@ -7,26 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from accord.measures.column import Column
+from accord.measures.column import leading
 from accord.measures.measure import Measure, Record, entry
 from accord.measures.scene import Moment, Scene
 
 
 @entry
 class Validation(Measure):
-    """Accuracy of the global model on all clients' validation data, every sample counting the same."""
+    """Accuracy, or the problem's own number, on all clients' validation data, every sample counting the same."""
 
     name = "validation"
-    columns = (Column("validation_accuracy", "validation %", ("validation_accuracy",), compared=False),)
+    columns = leading("validation_{}", "validation", ("validation_{}",), compared=False)
 
     def round(self, scene: Scene, moment: Moment) -> Record:
         """The mean, where something was held out (partition.validation)."""
         clients = moment.predictions.clients("validation") if moment.predictions is not None else None
         if clients is None:
             return {}
-        return {"validation_accuracy": float(np.nansum(clients.accuracies * clients.sizes) / clients.sizes.sum())}
+        mean = float(np.nansum(clients.means * clients.sizes) / clients.sizes.sum())
+        return {f"validation_{scene.problem.headline}": scene.problem.reading(mean)}
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
         """The last one."""
-        accuracies = [record["validation_accuracy"] for record in records if "validation_accuracy" in record]
-        return {"validation_accuracy": accuracies[-1]} if accuracies else {}
+        name = f"validation_{scene.problem.headline}"
+        values = [record[name] for record in records if name in record]
+        return {name: values[-1]} if values else {}

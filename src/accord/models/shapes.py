@@ -89,6 +89,6 @@ def _checked(model: str, input_shape: Sequence[int], num_classes: int, wanted: s
         ) from error
     if not shape or min(shape) < 1:
         raise ConfigError(f"model {model!r} wants {wanted}, got input shape {shape}")
-    if classes < 2:
-        raise ConfigError(f"model {model!r} needs at least 2 classes to tell apart, got {classes}")
+    if classes < 1:
+        raise ConfigError(f"model {model!r} needs at least 1 output (classes, or numbers asked for), got {classes}")
     return shape

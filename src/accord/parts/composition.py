@@ -12,7 +12,7 @@ from accord.core.algorithm import Method, Setup
 from accord.core.methods import ALGORITHMS
 from accord.core.task import Part
 from accord.errors import ConfigError, nearest
-from accord.parts.losses import CrossEntropy
+from accord.parts.losses import SampleLoss
 from accord.settings import Misfit, Setting, Word, fit, parse_value, settings_of
 
 
@@ -54,7 +54,7 @@ def _build(setup: Setup, text: str) -> Part:
     values = _values(f"part {text!r}", named[name], options)
     method = ALGORITHMS[name](setup, **values)
     assert isinstance(method, Method)
-    (part,) = (part for part in method.local.parts if not isinstance(part, CrossEntropy))
+    (part,) = (part for part in method.local.parts if not isinstance(part, SampleLoss))
     return part
 
 

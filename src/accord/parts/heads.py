@@ -42,6 +42,11 @@ class UnitHead(nn.Module):
 
 def orthonormal_head(model: Model) -> Model:
     """The model with its linear head replaced. Train it with `frozen=frozenset(model.head_names)`."""
+    if not model.problem.one_class:
+        raise ConfigError(
+            f"a frozen orthonormal head has a direction for every class, and {model.problem.name} has no classes; use "
+            "no frozen head"
+        )
     network = duplicate(model.network)
     name = model.head_prefix.removesuffix(".")
     head = network.get_submodule(name)
@@ -83,6 +88,8 @@ def orthonormal_rows(weight: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class FixedHead(Part):
     """Keeps the frozen head out of the replies: everyone has it, and averaging equal numbers rounds them."""
+
+    problems = ("any",)
 
     def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
         """The trained model without its head."""

@@ -27,18 +27,20 @@ def contrast(anchor: Tensor, positive: Tensor, negative: Tensor, tau: float) -> 
 
 
 @dataclass(frozen=True)
-class CrossEntropy(Part):
-    """The classification loss every method starts from."""
+class SampleLoss(Part):
+    """The loss every method starts from, the problem's own: cross-entropy where samples have classes."""
+
+    problems = ("any",)
 
     def loss(self, view: View) -> Term:
-        return view.mean(cross_entropy(view.out.logits, view.batch.y))
+        return view.mean(view.losses(view.out.logits))
 
 
 def batch_gradient(model: Model, params: Tree, buffers: Tree, batch: Batch) -> tuple[Tree, Out]:
-    """d CE / d params on the batch in training mode, and the outputs; `buffers` follow it."""
+    """d loss / d params on the batch in training mode, and the outputs; `buffers` follow it."""
     leaves = {name: t.detach().requires_grad_() for name, t in params.items()}
     with torch.enable_grad():
         out = model.train(leaves, buffers, batch.x)
-        loss = weighted_mean(cross_entropy(out.logits, batch.y), batch.weight)
+        loss = weighted_mean(model.problem.loss(out.logits, batch.y), batch.weight)
         slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
     return dict(zip(leaves, slopes, strict=True)), Out(out.logits.detach(), out.features.detach())

@@ -117,6 +117,6 @@ def fedbr(
     part = BiasReduction(lam, mu, tau, size, mixed, projects, projects and max_step, setup.optimizer, setup.clip)
     trees = ("model", "buffers", "projector") if part.maximises else ("model", "buffers")
     source = PseudoData(size, means, balanced, None if proxy is None else as_proxy(proxy, setup.model))
-    local, rules = setup.local(fl.CrossEntropy(), *others, part), dict.fromkeys(trees, fl.Mean("uniform"))
+    local, rules = setup.local(fl.SampleLoss(), *others, part), dict.fromkeys(trees, fl.Mean("uniform"))
     fields = {"extra_tasks": source.tasks(), "pseudo": source, "every_round": every_round}
     return setup.method(local, rules, kind=FedBR, **fields)

@@ -72,7 +72,7 @@ class RelationalTraining(fl.LocalTraining):
             out = self.relations.together(self.model, trees, data.test_x, self.graph_size)
         else:
             out = self.relations.supported(self.model, trees, data.test_x, data.x, self.graph_size)
-        return (out.logits.argmax(1) == data.test_y).sum().double()
+        return self.model.problem.score(out.logits, data.test_y).sum()
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _task(setup: fl.Setup, settings: Settings) -> fl.LocalTraining:
     head = (FixedHead(),) if settings.frozen_head else ()
     frozen = frozenset(setup.model.head_names) if settings.frozen_head else frozenset()
     if not settings.lra:
-        return setup.local(fl.CrossEntropy(), *head, frozen=frozen)
+        return setup.local(fl.SampleLoss(), *head, frozen=frozen)
     _check_relations(setup)
     relations = Relations(
         settings.graph,
@@ -151,7 +151,7 @@ def _task(setup: fl.Setup, settings: Settings) -> fl.LocalTraining:
         settings.symmetric,
     )
     judged = {"relations": relations, "evaluation": settings.evaluation, "graph_size": settings.graph_size}
-    return setup.local(fl.CrossEntropy(), relations, *head, kind=RelationalTraining, frozen=frozen, **judged)
+    return setup.local(fl.SampleLoss(), relations, *head, kind=RelationalTraining, frozen=frozen, **judged)
 
 
 def _check_relations(setup: fl.Setup) -> None:

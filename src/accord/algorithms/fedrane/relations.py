@@ -82,6 +82,8 @@ def discrimination(
 class Relations(fl.Part):
     """The graph, the message passing and the contrastive term; trains the tree `relations` with the model."""
 
+    problems = ("classification", "multilabel", "regression")
+    needs = "one vector of features per sample"
     graph: GraphMode = "official"
     lam: float = 0.1  # weight of the low-rank term, lambda_B
     eps: float = 0.01

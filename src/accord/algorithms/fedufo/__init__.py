@@ -113,7 +113,7 @@ def _method(setup: fl.Setup, reading: Readings) -> fl.Method:
     priors_from = 0 if always else reading.stage_two if reading.cgr else NEVER
     tasks: dict[str, Task] = {}
     if priors_from < NEVER:
-        tasks["prior"] = setup.local(fl.CrossEntropy(), *([ClassCounts()] if reading.cgr else []))
+        tasks["prior"] = setup.local(fl.SampleLoss(), *([ClassCounts()] if reading.cgr else []))
     if reading.fresh:
         tasks["performance"] = MeasurePerformance(setup.model)
     rules = {"model": fl.Mean(), "buffers": fl.Mean()}
@@ -148,7 +148,7 @@ def _parts(setup: fl.Setup, reading: Readings, disc: Discriminator, peers: Peers
     """Those of the terms that are on, in the order their losses are added."""
     divergence = Divergence(reading.kl, reading.kl_reduction)
     listed: list[tuple[bool, fl.Part]] = [
-        (True, fl.CrossEntropy()),
+        (True, fl.SampleLoss()),
         (reading.grouped, peers),
         (reading.uad, UniformAlignment(peers, reading.uad_weight, disc, setup.model.num_features)),
         (reading.cgr, GroupConsensus(peers, reading.cgr_weight, divergence)),

@@ -77,6 +77,7 @@ class Discriminator:
 class UniformAlignment(fl.Part):
     """UAD: weight * uniform_loss of the discriminator's answer, and the discriminator's own training."""
 
+    problems = ("any",)
     peers: Peers
     weight: float
     discriminator: Discriminator

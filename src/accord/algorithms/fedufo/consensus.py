@@ -37,6 +37,7 @@ class Divergence:
 class GroupConsensus(fl.Part):
     """CGR: weight * KL to what the group's priors predict together."""
 
+    needs = "class counts, and probabilities of classes, for CGR"
     peers: Peers
     weight: float
     divergence: Divergence
@@ -53,6 +54,7 @@ class GroupConsensus(fl.Part):
 class GlobalConsensus(fl.Part):
     """CGL: weight * KL to what the received model predicts, from `first_round` on."""
 
+    needs = "probabilities of classes for CGL"
     weight: float
     divergence: Divergence
     first_round: int = 0

@@ -62,6 +62,7 @@ class Peers(fl.Part):
     Without `priors` in the message (a client asked on its own, a round that needs none) its corner is empty.
     """
 
+    problems = ("any",)
     features: bool  # keep [n, m, D] features, for a discriminator
     target: GroupTarget | None = None  # keep the group's target, for the consensus ...
     target_from: int = 0  # ... from this round on
@@ -103,6 +104,8 @@ class Peers(fl.Part):
 @dataclass(frozen=True)
 class ClassCounts(fl.Part):
     """Tells the group how many samples of each class the client holds."""
+
+    needs = "class counts for CGR"
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """[C] counts."""

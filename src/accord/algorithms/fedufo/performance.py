@@ -65,6 +65,7 @@ def measured(state: fl.State, replies: fl.Replies) -> fl.Trees:
 class Performance(fl.Part):
     """[K] performance of every client, on the server; with `stale` the clients that train report theirs."""
 
+    needs = "a share of right answers to sample clients by"
     stale: bool
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:

@@ -17,6 +17,7 @@ from accord.data.own.arrays import from_arrays, from_torch
 from accord.data.own.flower import from_flwr_partitioner
 from accord.data.own.folder import from_folder
 from accord.data.own.huggingface import from_huggingface
+from accord.data.own.sequences import from_sequences
 from accord.data.own.table import from_table
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "from_flwr_partitioner",
     "from_folder",
     "from_huggingface",
+    "from_sequences",
     "from_table",
     "from_torch",
     "given",
