@@ -169,7 +169,7 @@ def test_folders_of_sites(accord: Command, tmp_path: Path) -> None:
         (("--data", "patients.csv", "--label", "outcom"), 1, "no label column 'outcom'. Did you mean 'outcome'?"),
         ((*OWN,), 1, "columns of text: 'ward'"),
         ((*OWN, "--features", ","), 2, "--features ',': name at least one"),
-        ((*OWN, "--task", "guess"), 2, "data.task"),
+        ((*OWN, "--task", "guess"), 2, 'task = "guess"'),
         ((*OWN, "--missing", "guess"), 2, "data.missing"),
         ((*OWN, "--features", "age", "--test", "none.csv"), 1, "none.csv is not there"),
         ((*OWN, "--features", "age", "--set", "partition.clients=5"), 2, "names 3 clients: leave their number open"),

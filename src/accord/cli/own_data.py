@@ -26,7 +26,9 @@ OWN = {
     "features": _option("The columns to learn from; all others if not given.", "A,B", "--features"),
     "categorical": _option("Columns of words or codes.", "A,B", "--categorical"),
     "missing": _option("Missing values: error, mean or drop.", "WORD", "--missing"),
-    "task": _option("What the label is: auto, classification or regression.", "WORD", "--task"),
+    "task": _option(
+        "What is learned: auto, classification, regression, ...; `accord list problems`.", "WORD", "--task"
+    ),
     "test": _option("A table of the same form for testing.", "FILE", "--test"),
 }
 
@@ -55,12 +57,14 @@ def own_data(
     features: str | None = None,
     categorical: str | None = None,
     test: str | None = None,
+    task: str | None = None,
     **rest: str | None,
 ) -> list[str]:
     """The options for own data as changes of `[data]`."""
     made = [] if data is None else _source(data)
     for name, text in (("features", features), ("categorical", categorical)):
         made += [] if text is None else [f"data.{name}={literal(words(text, '--' + name))}"]
+    made += [] if task is None else [f"task={task}"]
     made += [] if test is None else [f"data.test={os.path.abspath(os.path.expanduser(test))}"]
     return [*made, *(f"data.{name}={value}" for name, value in rest.items() if value is not None)]
 

@@ -89,7 +89,7 @@ def describe(data: FederatedData, split: Split = "train") -> Description:
     groups = {"train": data.train, "validation": data.validation, "test": data.test}[split]
     from_test = split == "test" and data.test_from == "test"
     if data.problem != "classification":
-        return Description(data.name, split, groups.sizes[:, None])
+        return Description(data.name, split, groups.sizes[:, None], data.names)
     labels = labels_of(data.test_pool if from_test else data.train_pool, data.num_classes, split)
     cells = owners(groups) * data.num_classes + labels[groups.order]
     counts = np.bincount(cells, minlength=len(groups) * data.num_classes)

@@ -39,7 +39,8 @@ def load_data(config: RunConfig) -> Dataset:
     """The data set the configuration names."""
     data = config.data
     folder = Path(data.dir) if data.dir else None
-    return load_dataset(data.name, folder, download=data.download, normalise=data.normalise, **dict(data.options))
+    options = {"download": data.download, "normalise": data.normalise, "task": config.task, **data.options}
+    return load_dataset(data.name, folder, **options)
 
 
 def build_data(config: RunConfig, dataset: Dataset | None = None) -> FederatedData:

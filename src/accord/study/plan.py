@@ -71,8 +71,8 @@ class Comparison:
             object.__setattr__(self, name, several(getattr(self, name), name))
         for name in ("sets", "algorithms"):
             check_texts(getattr(self, name), name)
-        about = [text for text in self.sets if key_of(text).startswith("data.")]
-        named = from_dict({key: value for key, value in self._given.items() if key == "data"}, about)
+        about = [text for text in self.sets if key_of(text).startswith("data.") or key_of(text) == "task"]
+        named = from_dict({key: value for key, value in self._given.items() if key in ("data", "task")}, about)
         object.__setattr__(self, "inputs", self.inputs.with_files_of(named))
         if any(whole(seed, "seeds") < 0 for seed in self.seeds):
             raise ConfigError(f"seeds: must be at least 0, not {min(self.seeds)}")

@@ -13,6 +13,7 @@ from accord.data.public.registry import DATASETS, Normalise, SplitSeed, TestFrac
 @DATASETS.add("table")
 def table(
     places: Places,
+    task: Task = "auto",  # the run's own setting
     *,
     path: Annotated[str, "a CSV or Parquet file with a row per sample"],
     label: Annotated[str, "the column to be predicted"],
@@ -20,7 +21,6 @@ def table(
     features: Annotated[tuple[str, ...], "the columns to learn from; none named: all others"] = (),
     categorical: Annotated[tuple[str, ...], "columns of words or codes, made one place per value"] = (),
     test: Annotated[str | None, "a file of the same form for testing"] = None,
-    task: Annotated[Task, "what the label is; auto: fractions are amounts, the rest are classes"] = "auto",
     missing: Annotated[
         Missing, "missing values: refused, filled with the training mean, or their rows left out"
     ] = "error",
