@@ -14,7 +14,15 @@ from accord._version import __version__
 if TYPE_CHECKING:
     from accord.config import RunConfig, from_dict, load_config
     from accord.core.methods import ALGORITHMS
-    from accord.data import federate, from_arrays, from_huggingface, from_table, from_torch, load_dataset
+    from accord.data import (
+        federate,
+        from_arrays,
+        from_huggingface,
+        from_sequences,
+        from_table,
+        from_torch,
+        load_dataset,
+    )
     from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume, run
     from accord.measures import Metric, metric
@@ -40,6 +48,7 @@ __all__ = [
     "from_arrays",
     "from_dict",
     "from_huggingface",
+    "from_sequences",
     "from_table",
     "from_torch",
     "load_config",
@@ -54,7 +63,15 @@ __all__ = [
 _HOMES = {
     "accord.core.methods": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
-    "accord.data": ("federate", "from_arrays", "from_huggingface", "from_table", "from_torch", "load_dataset"),
+    "accord.data": (
+        "federate",
+        "from_arrays",
+        "from_huggingface",
+        "from_sequences",
+        "from_table",
+        "from_torch",
+        "load_dataset",
+    ),
     "accord.engine.federation": ("Federation",),
     "accord.engine.run": ("Outcome", "resume", "run"),
     "accord.measures": ("Metric", "metric"),

@@ -33,10 +33,13 @@ def describe(
         f"training samples: smallest client {numbers['smallest']:g}, median {numbers['median']:g}, largest "
         f"{numbers['largest']:g}\n"
         f"{len(data.validation.order)} validation samples; test samples per client: smallest "
-        f"{test.summary()['smallest']:g}, largest {test.summary()['largest']:g}\n"
-        f"label distance to the whole (EMD, 0 to 2): mean {numbers['mean_distance']:.3f}\n"
-        f"effective classes per client: mean {numbers['mean_effective_classes']:.2f} of {data.num_classes}"
+        f"{test.summary()['smallest']:g}, largest {test.summary()['largest']:g}"
     )
+    if data.problem == "classification":
+        typer.echo(
+            f"label distance to the whole (EMD, 0 to 2): mean {numbers['mean_distance']:.3f}\n"
+            f"effective classes per client: mean {numbers['mean_effective_classes']:.2f} of {data.num_classes}"
+        )
     if data.note:
         typer.echo(f"note: {data.note}")
     if png is not None:

@@ -15,7 +15,7 @@
 
 from accord.data.division import federate
 from accord.data.federated import Dataset, FederatedData, Groups, Pool
-from accord.data.own import from_arrays, from_flwr_partitioner, from_huggingface, from_table, from_torch
+from accord.data.own import from_arrays, from_flwr_partitioner, from_huggingface, from_sequences, from_table, from_torch
 from accord.data.partitions import PARTITIONS
 from accord.data.public import DATASETS, load_dataset
 from accord.data.transforms import TRANSFORMS
@@ -32,6 +32,7 @@ __all__ = [
     "from_arrays",
     "from_flwr_partitioner",
     "from_huggingface",
+    "from_sequences",
     "from_table",
     "from_torch",
     "load_dataset",

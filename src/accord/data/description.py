@@ -79,9 +79,11 @@ def mean_of(values: Floats) -> float:
 
 
 def describe(data: FederatedData, split: Split = "train") -> Description:
-    """Count the labels of every client in one split."""
+    """Count the labels of every client in one split; where samples have no class, only the samples."""
     groups = {"train": data.train, "validation": data.validation, "test": data.test}[split]
     from_test = split == "test" and data.test_from == "test"
+    if data.problem != "classification":
+        return Description(data.name, split, groups.sizes[:, None])
     labels = labels_of(data.test_pool if from_test else data.train_pool, data.num_classes, split)
     cells = owners(groups) * data.num_classes + labels[groups.order]
     counts = np.bincount(cells, minlength=len(groups) * data.num_classes)

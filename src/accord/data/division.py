@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from accord.data import splits
-from accord.data.checks import check_clients, check_dataset, check_ids, labels_of
+from accord.data.checks import check_clients, check_dataset, check_ids, check_labels, labels_of
 from accord.data.federated import Dataset, FederatedData, Groups, Index, Pool
 from accord.data.partitions import PARTITIONS
 from accord.data.streams import stream
@@ -87,6 +87,8 @@ def federate(
         transform=change.transform,
         environments=change.environments,
         unseen=away,
+        problem=dataset.problem,
+        fields=dataset.fields,
         classes=dataset.classes,
         names=dataset.client_names if partition == "natural" else (),
         note="; ".join(notes),
@@ -108,7 +110,7 @@ def check_test_pool(dataset: Dataset, test: str) -> None:
     """Refuse a test pool that the asked kind of local test cannot use."""
     if test != "holdout" and not len(dataset.test):
         raise DataError(f"data set {dataset.name!r} has no test samples; use test = 'holdout', not {test!r}")
-    labels_of(dataset.test, dataset.num_classes, "test")
+    check_labels(dataset, "test")
 
 
 def limited(dataset: Dataset, limit: int | None, rng: np.random.Generator, notes: list[str]) -> Dataset:
@@ -141,9 +143,15 @@ def subset(pool: Pool, index: Index) -> Pool:
 
 
 def kinds(dataset: Dataset) -> tuple[Index, Index]:
-    """What must match between train and test samples: the class, and the domain where both have domains."""
-    train = labels_of(dataset.train, dataset.num_classes)
-    test = labels_of(dataset.test, dataset.num_classes, "test")
+    """What must match between train and test samples: the class, and the domain where both have domains.
+
+    Samples that have no class are all of one kind.
+    """
+    if dataset.problem == "classification":
+        train = labels_of(dataset.train, dataset.num_classes)
+        test = labels_of(dataset.test, dataset.num_classes, "test")
+    else:
+        train, test = (np.zeros(len(pool), dtype=np.int64) for pool in (dataset.train, dataset.test))
     if dataset.train_domains is None or dataset.test_domains is None:
         return train, test
     train_domains = check_ids(dataset.train_domains, dataset.train, "domains")

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from accord.core.fields import Fields
 from accord.core.given import duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
@@ -38,7 +39,7 @@ def identity(data: FederatedData, model: Model, settings: str) -> Identity:
     whole = data.train_pool.take(np.zeros(0, np.int64))[0].dtype == torch.int64
     return {
         "data": data_identity(data),
-        "network": network_identity(model.network, data.sample_shape, whole),
+        "network": network_identity(model.network, data.sample_shape, whole, model.fields),
         "settings": {"hash": settings},
     }
 
@@ -48,6 +49,7 @@ def data_identity(data: FederatedData) -> Identity:
     return {
         "name": data.name,
         "classes": data.num_classes,
+        **({} if data.problem == "classification" else {"task": data.problem}),
         "sample": list(data.sample_shape),
         "clients": len(data),
         "unseen": sorted(int(client) for client in data.unseen),
@@ -60,7 +62,9 @@ def data_identity(data: FederatedData) -> Identity:
     }
 
 
-def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: bool = False) -> Identity:
+def network_identity(
+    network: nn.Module, sample_shape: tuple[int, ...], whole: bool = False, fields: Fields | None = None
+) -> Identity:
     """Its layers and parameters, and the answers of a copy with weights that depend on nothing but their names."""
     layers = [f"{name}: {type(m).__name__}({m.extra_repr()})" for name, m in network.named_modules() if name]
     values = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in network.state_dict().items()]
@@ -68,7 +72,7 @@ def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: b
         "layers": layers,
         "values": values,
         "fixed": _fixed(network),
-        "answers": _answers(network, sample_shape, whole),
+        "answers": _answers(network, sample_shape, whole, fields),
     }
 
 
@@ -137,7 +141,9 @@ def _near(was: object, now: list[float | None]) -> bool:
     return True
 
 
-def _answers(network: nn.Module, sample_shape: tuple[int, ...], whole: bool) -> list[float | None]:
+def _answers(
+    network: nn.Module, sample_shape: tuple[int, ...], whole: bool, fields: Fields | None
+) -> list[float | None]:
     """A few outputs for inputs and weights drawn from a fixed seed; None where they are no finite numbers.
 
     Inputs that are `whole` numbers are token ids, of which there are at least two.
@@ -151,8 +157,9 @@ def _answers(network: nn.Module, sample_shape: tuple[int, ...], whole: bool) -> 
             tensor.copy_(scale * (2 * drawn - 1) if tensor.dim() > 1 else 1 + scale * drawn)
     x = torch.rand((PROBES, *sample_shape), generator=generator, dtype=torch.float32)
     x = x.round().long() if whole else x
+    given: Any = fields.unpacked(x) if fields is not None and getattr(probe, "takes_fields", False) else x
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        logits: Tensor = cast(Classifier, probe).logits_and_features(x, None)[0]
+        logits: Tensor = cast(Classifier, probe).logits_and_features(given, None)[0]
     flat = logits.flatten()[:SHOWN]
     return [round(float(v), 6) if math.isfinite(v) else None for v in flat]
 

@@ -12,6 +12,15 @@ from accord.data.own import folder  # registers itself among the data sets by na
 from accord.data.own.arrays import from_arrays, from_torch
 from accord.data.own.flower import from_flwr_partitioner
 from accord.data.own.huggingface import from_huggingface
+from accord.data.own.sequences import from_sequences
 from accord.data.own.table import from_table
 
-__all__ = ["folder", "from_arrays", "from_flwr_partitioner", "from_huggingface", "from_table", "from_torch"]
+__all__ = [
+    "folder",
+    "from_arrays",
+    "from_flwr_partitioner",
+    "from_huggingface",
+    "from_sequences",
+    "from_table",
+    "from_torch",
+]
