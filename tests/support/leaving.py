@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 import accord
-from accord.data.federated import Dataset
+from accord.data.federated import Dataset, FederatedData
 
 SITES = ("Bern", "Lyon", "Turin", "St. Gallen/2")
 CLASSES = ("cat", "dog", "owl")
@@ -35,7 +35,9 @@ def pictures() -> Dataset:
     return accord.from_arrays(*TRAIN, test=TEST, classes=CLASSES, name="pets", normalise=True)
 
 
-def finished(out: Path, *sets: str, model: nn.Module | None = None, data: Dataset | None = None) -> accord.Outcome:
+def finished(
+    out: Path, *sets: str, model: nn.Module | None = None, data: Dataset | FederatedData | None = None
+) -> accord.Outcome:
     """A run that has come to its end: of a small perceptron, unless the settings name another network."""
     network = () if any(text.startswith("model.name") for text in sets) else PERCEPTRON
     config = accord.load_config(None, [*SMALL, *network, f"out={out}", *sets])

@@ -8,17 +8,16 @@ from typing import Any
 from torch import Tensor
 
 from accord.errors import ConfigError, DataError
+from accord.problems import PROBLEMS
 from accord.wire.records import shown
-
-KINDS = ("classification", "multilabel", "regression", "tokens")
 
 
 class Answers:
     """What outputs mean, by the kind of problem: a class, any number of labels, numbers, a class per position."""
 
     def __init__(self, problem: str, classes: Sequence[str], outputs: int) -> None:
-        if problem not in KINDS:
-            raise DataError(f"the problem is {shown(problem)}; known are {', '.join(KINDS)}")
+        if problem not in PROBLEMS:
+            raise DataError(f"the problem is {shown(problem)}; known are {', '.join(PROBLEMS)}")
         if len(classes) not in (0, outputs):
             raise DataError(f"{len(classes)} names do not fit {outputs} outputs")
         self.problem = problem
@@ -31,14 +30,13 @@ class Answers:
         return outputs.sigmoid() if self.problem == "multilabel" else outputs.softmax(-1)
 
     def words(self, outputs: Tensor) -> list[Any]:
-        """An answer for each sample; of equal outputs the first wins."""
+        """An answer for each sample."""
+        found: list[Any] = PROBLEMS[self.problem].predicted(outputs).tolist()
         if self.problem == "regression":
-            numbers: list[Any] = outputs.double().tolist()
-            return [row[0] for row in numbers] if len(self.names) == 1 else numbers
+            return [row[0] for row in found] if len(self.names) == 1 else found
         if self.problem == "multilabel":
-            found = (outputs > 0).tolist()
             return [[name for name, true in zip(self.names, row, strict=True) if true] for row in found]
-        return self._named(outputs.argmax(-1).tolist())
+        return self._named(found)
 
     def _named(self, numbers: list[Any]) -> list[Any]:
         return [self._named(one) if isinstance(one, list) else self.names[one] for one in numbers]

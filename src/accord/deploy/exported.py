@@ -42,7 +42,7 @@ class Graph(nn.Module):
     def __init__(self, model: Loaded) -> None:
         super().__init__()
         inputs = model.inputs
-        self.network, self.kind, self.dtype = model.network, inputs.kind, model.dtype
+        self.model, self.kind, self.dtype = model, inputs.kind, model.dtype
         shape = (1, -1) + (1,) * (len(inputs.shape) - 1)
         moments = () if inputs.kind == "table" else (inputs.mean, inputs.std)
         self.moves = any(moments)
@@ -56,8 +56,7 @@ class Graph(nn.Module):
             x = x.to(self.dtype) / 255
         if self.moves:
             x = (x - self.get_buffer("mean")) / self.get_buffer("std")
-        outputs: Tensor = self.network(x)
-        return outputs
+        return self.model.compute(x)
 
 
 def export(

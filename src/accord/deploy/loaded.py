@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accord.core.whole import Whole, fill
+from accord.core.fields import Fields
+from accord.core.whole import Whole, bare, fill
 from accord.data.inputs import Inputs
 from accord.deploy.answers import Answers
+from accord.deploy.facts import facts_of, packed
 from accord.deploy.folder import ModelFolder
 from accord.deploy.rebuilt import rebuilt
 from accord.wire.model import dtype_of
@@ -25,11 +27,18 @@ class Loaded(nn.Module):
     """
 
     def __init__(
-        self, network: nn.Module, inputs: Inputs, answers: Answers, dtype: torch.dtype, client: str = ""
+        self,
+        network: nn.Module,
+        inputs: Inputs,
+        answers: Answers,
+        dtype: torch.dtype,
+        client: str = "",
+        fields: Fields | None = None,
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.answers, self.dtype = network, inputs, answers, dtype
         self.client = client  # whose own model it is; empty: everybody's
+        self.fields = fields  # where a sample is several inputs: how they are packed into one
         self.eval()
 
     @property
@@ -44,14 +53,19 @@ class Loaded(nn.Module):
 
     def tensor(self, raw: Any) -> Tensor:
         """What the network sees of raw samples, where the network is."""
-        x = self.inputs.tensor(raw)
+        x = self.inputs.tensor(raw if self.fields is None else packed(self.fields, raw))
         place = next(self.network.parameters()).device
         return x.to(place, self.dtype) if x.is_floating_point() else x.to(place)
 
+    def compute(self, x: Tensor) -> Tensor:
+        """[B, C] outputs for inputs as `tensor` makes them."""
+        apart = self.fields is not None and getattr(bare(self.network), "takes_fields", False)
+        outputs: Tensor = self.network(self.fields.unpacked(x) if apart and self.fields is not None else x)
+        return outputs
+
     def forward(self, raw: Any) -> Tensor:
         """[B, C] the network's outputs."""
-        outputs: Tensor = self.network(self.tensor(raw))
-        return outputs
+        return self.compute(self.tensor(raw))
 
     def probabilities(self, raw: Any) -> Tensor:
         """[B, C] of each class, or of each label."""
@@ -67,7 +81,7 @@ class Loaded(nn.Module):
         together = isinstance(self.network, Whole) and self.network.together
         with torch.inference_mode():
             parts = torch.split(x, max(len(x), 1) if together else BATCH)
-            return torch.cat([self.network(part) for part in parts]).cpu()
+            return torch.cat([self.compute(part) for part in parts]).cpu()
 
 
 def load(folder: Path | str, client: str | int | None = None, network: nn.Module | None = None) -> Loaded:
@@ -86,7 +100,8 @@ def load(folder: Path | str, client: str | int | None = None, network: nn.Module
     values = found.values(client)
     module = rebuilt(record, network, sum(t.numel() * t.element_size() for t in values.values()))
     fill(module, values, str(found.path))
-    return Loaded(module, inputs, answers, dtype_of(record), "" if client is None else found.name_of(client))
+    name, fields = "" if client is None else found.name_of(client), facts_of(record).fields
+    return Loaded(module, inputs, answers, dtype_of(record), name, fields)
 
 
 def predict(

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from accord.core.algorithm import Method
+from accord.core.fields import Fields
 from accord.core.given import fixed_buffers, fixed_parameters
 from accord.core.tensors import Tree
 from accord.core.whole import around, bare, fill, named_values, own_prefix
@@ -136,7 +137,8 @@ def _record(subject: Subject) -> dict[str, Any]:
         "around": around(subject.model or network),
         "dtype": str(real[0].dtype).removeprefix("torch."),
         "inputs": data.inputs.to_json(),
-        "problem": getattr(data, "problem", "classification"),
+        "facts": {"vocabulary": data.vocabulary, "fields": _inputs(data.fields)},
+        "problem": data.problem,
         "outputs": data.num_classes,
         "classes": list(data.classes),
         "method": federation.config.algorithm.name,
@@ -146,6 +148,13 @@ def _record(subject: Subject) -> dict[str, Any]:
         "shared": None,
         "clients": {},
     }
+
+
+def _inputs(fields: Fields | None) -> list[dict[str, Any]] | None:
+    """The several inputs of a sample, where it is that."""
+    if fields is None:
+        return None
+    return [{"name": one.name, "shape": list(one.shape), "vocabulary": one.vocabulary} for one in fields.fields]
 
 
 def described(federation: Federation, network: nn.Module) -> dict[str, Any]:

@@ -66,6 +66,7 @@ FIELDS = {
     "around": Field(_records, "a list of objects"),
     "dtype": text("float(16|32|64)|bfloat16", "a kind of real numbers"),
     "inputs": OBJECT,
+    "facts": OBJECT,
     "problem": ANY_TEXT,
     "outputs": Field(lambda value: is_whole(value) and value > 0, "a whole number above 0"),
     "classes": WORDS,
