@@ -177,7 +177,7 @@ def test_a_narrow_terminal_shows_what_fits_and_names_the_rest(
     result = accord("compare", "--algorithms", "fedavg,fedprox", "--seeds", "0,1", "--rounds", 2)
     assert max(map(len, result.stdout.splitlines())) <= 60
     assert "80.50 ± 0.71" in result.stdout
-    assert "not shown:" in " ".join(result.stdout.split())
+    assert "more columns in table.md" in " ".join(result.stdout.split())
     assert "…" not in result.stdout
 
 

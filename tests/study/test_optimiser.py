@@ -12,8 +12,9 @@ import pytest
 import accord
 from accord.config import RunConfig
 from accord.errors import ConfigError
+from accord.problems import PROBLEMS
 from accord.settings import Search, Setting
-from accord.study.optimiser import Past, propose
+from accord.study.optimiser import Past, judged, propose
 from accord.study.results import TuningResult
 
 SPACE = {"local.lr": Setting("lr", float, 0.05, search=Search(0.001, 1.0, log=True))}
@@ -112,3 +113,18 @@ def test_few_trials_need_no_optuna_and_many_say_how_to_get_it(
     with pytest.raises(ConfigError, match=r"pip install 'accord-fl\[tune\]', or ask for at most 5 trials"):
         searched(tmp_path / "many", 6)
     assert engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("record", "task", "personal", "expected"),
+    [
+        ({"accuracy": 0.5, "personal": {"mean": 0.75}}, "classification", False, 0.5),
+        ({"accuracy": 0.5, "personal": {"mean": 0.75}}, "classification", True, 0.75),
+        ({"rmse": 2.0, "accuracy": 0.5}, "regression", False, -2.0),  # of two errors the smaller is the better
+        ({"personal": {"mean": 3.0}}, "regression", False, -3.0),
+        ({"rmse": float("nan")}, "regression", False, None),
+        ({"loss": 1.0}, "tokens", False, None),
+    ],
+)
+def test_a_trial_is_judged_by_its_tasks_leading_number(record: Any, task: str, personal: bool, expected: Any) -> None:
+    assert judged(record, PROBLEMS[task], personal) == expected

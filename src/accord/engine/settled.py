@@ -22,6 +22,8 @@ OWN_FILES = {"table": ("path", "test"), "folder": ("path",)}  # data sets of the
 def settled(config: RunConfig, dataset: Dataset | FederatedData | None = None) -> RunConfig:
     """The configuration with nothing left open; without a data set, as for data that names no clients."""
     config = _with_whole_paths(config)
+    if config.task == "auto" and dataset is not None:
+        config = replace(config, task=dataset.problem)
     part = config.partition
     if isinstance(dataset, FederatedData) or (part.name != "auto" and part.clients and part.test != "auto"):
         return config

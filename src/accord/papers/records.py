@@ -35,6 +35,7 @@ def question(config: RunConfig) -> str:
     # A run's own configuration has nothing left open; the papers' data sets name no clients.
     values = {name: value for name, value in to_dict(settled(config)).items() if name not in _OF_THE_MACHINE}
     values["data"] = {name: value for name, value in values["data"].items() if name not in _OF_THE_DATA}
+    values["task"] = "classification" if values["task"] == "auto" else values["task"]  # as all of the papers' are
     values["evaluate"] = {"split": values["evaluate"]["split"]}
     return digest(values)
 

@@ -1,8 +1,9 @@
 """Which trial is the best of its algorithm.
 
-A trial is judged by the mean accuracy over the last fifth of its rounds; a personal method, or one without a global
-model, by the personal accuracy at the end. A trial that diverges, or draws what its method refuses, is worse than all
-others, and one that was pruned is no candidate. The best is used for the runs, the earlier one of two equals.
+A trial is judged by the mean of the task's leading number (accuracy, RMSE) over the last fifth of its rounds; a
+personal method, or one without a global model, by that of the clients' own models at the end. A trial that diverges, or
+draws what its method refuses, is worse than all others, and one that was pruned is no candidate. The best is used for
+the runs, the earlier one of two equals.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from accord.config.toml import literal
 from accord.core.methods import is_personal
 from accord.errors import ConfigError
 from accord.report.runs import read_metrics, read_summary
-from accord.study.optimiser import last_fifth
+from accord.study.optimiser import last_fifth, problem_of
 from accord.study.trials import Trial
 
 
@@ -38,7 +39,7 @@ class Choice:
         if self.score is None:
             return f"all {len(self.tried)} trials failed; the settings stay as they are"
         settings = ", ".join(self.texts) or "the settings as they are"
-        return f"trial {self.trial} of {len(self.tried)}: {settings}; validation {self.judged_by} {self.score:.4f}"
+        return f"trial {self.trial} of {len(self.tried)}: {settings}; validation {self.judged_by} {abs(self.score):.4f}"
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Choice:
@@ -77,16 +78,18 @@ def best_of(trials: Sequence[Trial]) -> Choice:
 
 
 def score(trial: Trial) -> tuple[float, str]:
-    """How good a trial was, and in what."""
+    """How good a trial was, the larger the better (an error counts negative), and in what."""
     summary = read_summary(trial.folder)
     after = last_fifth(trial.config.rounds)
     records = [record for record in read_metrics(trial.folder) if record["round"] > after]
-    accuracies = [record["accuracy"] for record in records if "accuracy" in record]
-    if accuracies and not is_personal(trial.config.algorithm.name):
-        return statistics.fmean(accuracies), "accuracy"
-    if summary.get("personal_accuracy"):
-        return float(summary["personal_accuracy"]["mean"]), "personal accuracy"
+    problem = problem_of(trial.config, summary)
+    name, sign = problem.headline, 1 if problem.higher_is_better else -1
+    values = [record[name] for record in records if name in record]
+    if values and not is_personal(trial.config.algorithm.name):
+        return sign * statistics.fmean(values), name
+    if summary.get(f"personal_{name}"):
+        return sign * float(summary[f"personal_{name}"]["mean"]), f"personal {name}"
     raise ConfigError(
-        f"algorithm {trial.config.algorithm.name} has no global model to be tuned by: measure its personal accuracy "
+        f"algorithm {trial.config.algorithm.name} has no global model to be tuned by: measure its personal {name} "
         "with --set evaluate.personal=true"
     )

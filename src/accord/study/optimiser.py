@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from accord.core.keys import Key
 from accord.errors import ConfigError, RunError
 from accord.observe import Observer
+from accord.problems import PROBLEMS, Problem, headlines
 from accord.report.runs import read_metrics
 from accord.settings import Setting
 from accord.study.space import as_written
@@ -89,7 +90,7 @@ class Pruning(Observer):
 
     def started(self, config: RunConfig, folder: Path, total_rounds: int, first_round: int) -> None:
         """Tell Optuna what was before, also of this trial itself."""
-        optuna = self._optuna
+        optuna, self._config = self._optuna, config
         pruner = optuna.pruners.MedianPruner(n_startup_trials=BLOCK, n_warmup_steps=math.ceil(WARMUP * total_rounds))
         study = optuna.create_study(direction="maximize", pruner=pruner)
         for history in self._earlier:
@@ -105,23 +106,26 @@ class Pruning(Observer):
         value = self._report(round, record)
         if value is not None and round < self._rounds and self._trial.should_prune():
             raise PrunedError(
-                f"pruned after round {round} of {self._rounds}: at best {value:.4f}, and the median of the "
+                f"pruned after round {round} of {self._rounds}: at best {abs(value):.4f}, and the median of the "
                 f"{len(self._earlier)} trials before it was better by then"
             )
 
     def _report(self, round: int, record: Mapping[str, Any]) -> float | None:
-        value = judged(record, self._personal)
+        value = judged(record, problem_of(self._config, record), self._personal)
         if value is not None:
             self._trial.report(value, round)
         return value
 
 
-def judged(record: Mapping[str, Any], personal: bool) -> float | None:
-    """What a round of a trial is judged by: accuracy, of the clients' own models for methods that are about them."""
-    value = None if personal else record.get("accuracy")
+def judged(record: Mapping[str, Any], problem: Problem, personal: bool) -> float | None:
+    """What a round of a trial is judged by, the larger the better: the problem's leading number (an error's negative),
+    of the clients' own models for methods that are about them."""
+    value = None if personal else record.get(problem.headline)
     if value is None and isinstance(record.get("personal"), Mapping):
         value = record["personal"].get("mean")
-    return float(value) if value is not None and math.isfinite(value) else None
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value) if problem.higher_is_better else -float(value)
 
 
 def last_fifth(rounds: int) -> int:
@@ -129,9 +133,17 @@ def last_fifth(rounds: int) -> int:
     return math.floor((1 - LAST) * rounds)
 
 
-def history_of(folder: Path, personal: bool) -> dict[int, float]:
+def problem_of(config: RunConfig, record: Mapping[str, Any]) -> Problem:
+    """What a trial learns: as configured or, where that is left to the data, what its records speak of."""
+    if config.task != "auto":
+        return PROBLEMS[config.task]
+    return next((problem for name, problem in headlines().items() if name in record), PROBLEMS["classification"])
+
+
+def history_of(folder: Path, config: RunConfig, personal: bool) -> dict[int, float]:
     """What the rounds of a trial came to."""
-    values = {record["round"]: judged(record, personal) for record in read_metrics(folder)}
+    records = read_metrics(folder)
+    values = {record["round"]: judged(record, problem_of(config, record), personal) for record in records}
     return {round: value for round, value in values.items() if value is not None}
 
 

@@ -141,7 +141,7 @@ class _Planner:
     def _past(self, trial: Trial) -> Past:
         settings = {key: _value(trial.config, key) for key in self.space}
         personal = is_personal(trial.config.algorithm.name)
-        history = {} if trial.failure is not None else history_of(trial.folder, personal)
+        history = {} if trial.failure is not None else history_of(trial.folder, trial.config, personal)
         last = [value for round, value in history.items() if round > last_fifth(trial.config.rounds)]
         return Past(settings, statistics.fmean(last) if last and trial.pruned is None else None, history)
 

@@ -146,8 +146,10 @@ def has_setting(key: str, chosen: Callable[[str], str | None]) -> bool:
     setting = settings_of(RunConfig).get(section)
     if setting is None or not is_section(setting.type) or not issubclass(setting.type, Chosen):
         return True
-    common = settings_of(setting.type)
-    return name in common or name in declared(setting.type, catalog.registry, chosen(section) or common["name"].default)
+    common, named = settings_of(setting.type), chosen(section)
+    if named in (None, setting.type.unsaid) and name in setting.type.implied:
+        return True
+    return name in common or name in declared(setting.type, catalog.registry, named or common["name"].default)
 
 
 def cells(variant: Variant, axes: Sequence[Axis]) -> list[Variant]:

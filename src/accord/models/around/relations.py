@@ -110,9 +110,7 @@ class Related(Whole):
         if any(type(value) is not int or not 0 < value <= MOST for value in numbers.values()):
             raise DataError(f"{', '.join(numbers)} of message passing must be whole numbers from 1 to {MOST}")
         if 3 * made.hops * made.heads * features**2 > LARGEST:
-            raise DataError(
-                f"message passing of {made.hops} hops over {features} features is too large"
-            )
+            raise DataError(f"message passing of {made.hops} hops over {features} features is too large")
         real = (made.lam, made.eps, made.top_k)
         if made.graph not in SOLVERS or any(type(value) not in (int, float) or value < 0 for value in real):
             raise DataError(f"lam, eps and top_k of message passing must be numbers, graph one of {', '.join(SOLVERS)}")
