@@ -84,11 +84,12 @@ def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, qu
 
 def report(outcome: Outcome, quiet: bool) -> None:
     """The table at the end of a run, its picture, and where everything is."""
+    from accord.problems import leading
     from accord.report import curves, run_lines
 
     folder, summary = outcome.folder, outcome.summary
     with contextlib.suppress(ConfigError):  # a picture is an extra: without matplotlib there is none
-        curves(folder / "curves.png", {str(summary.get("algorithm", folder.name)): [outcome.metrics]})
+        curves(folder / "curves.png", {str(summary.get("algorithm", folder.name)): [outcome.metrics]}, leading(summary))
     if not quiet:
         table = Table(show_header=False, title=Text(f"{summary.get('algorithm', '')}, {folder.name}"))
         table.add_column()

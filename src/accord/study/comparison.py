@@ -14,6 +14,7 @@ from accord.config import RunConfig
 from accord.data.federated import Dataset, FederatedData
 from accord.errors import CheckpointError, ConfigError, RunError
 from accord.observe import observers_for
+from accord.problems import leading
 from accord.report.runs import read_metrics, read_summary
 from accord.study.entry import Run
 from accord.study.inputs import Inputs
@@ -84,7 +85,7 @@ def compare(
     result.write()
     try:
         if result.rows:
-            result.plot(result.folder / "curves.png")
+            result.plot(result.folder / "curves.png", leading(next(iter(result.summaries.values()))))
     except ConfigError as missing:
         told.not_drawn(str(missing))
     return result
