@@ -64,7 +64,7 @@ def run(
     """
     federation = Federation.build(config, data, model)
     evaluator = evaluator_of(federation, metrics)
-    return _carry_out(federation, evaluator, new_folder(config, federation.identity), Audience(observers))
+    return _carry_out(federation, evaluator, new_folder(federation.config, federation.identity), Audience(observers))
 
 
 def resume(
@@ -173,7 +173,9 @@ def _rounds(
             audience.round_ended(done.round, record)
         rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(state, rehearsal)
-        summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
+        summary |= account(
+            [*logs.read("metrics"), {"missing": named(rehearsal.missing)}], federation.train_data.name_of
+        )
     finally:
         executor.close()
     return state, summary
