@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WHERE = {
     "algorithm": ("accord.core.methods", "ALGORITHMS"),
-    "problem": ("accord.problems", "PROBLEMS"),
+    "task": ("accord.problems", "PROBLEMS"),
     "dataset": ("accord.data.public", "DATASETS"),
     "partition": ("accord.data.partitions", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),

@@ -177,7 +177,7 @@ class RunConfig:
     rounds: Annotated[int, AtLeast(1), "rounds of communication"] = 20
     task: Annotated[
         str,
-        Named("problem", also=("auto",)),
+        Named("task", also=("auto",)),
         "what is learned: a class, several labels, numbers, or a label per position; auto: what the data says",
     ] = "auto"
     name: Annotated[str, "the run's folder below out; empty: made from algorithm, data and seed"] = ""

@@ -17,8 +17,9 @@ from typing import Any
 from accord.config.toml import literal
 from accord.core.methods import is_personal
 from accord.errors import ConfigError
+from accord.problems import headlines, leading
 from accord.report.runs import read_metrics, read_summary
-from accord.study.optimiser import last_fifth, problem_of
+from accord.study.optimiser import last_fifth
 from accord.study.trials import Trial
 
 
@@ -39,7 +40,7 @@ class Choice:
         if self.score is None:
             return f"all {len(self.tried)} trials failed; the settings stay as they are"
         settings = ", ".join(self.texts) or "the settings as they are"
-        return f"trial {self.trial} of {len(self.tried)}: {settings}; validation {self.judged_by} {abs(self.score):.4f}"
+        return f"trial {self.trial} of {len(self.tried)}: {settings}; validation {self.judged_by} {self.score:.4f}"
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Choice:
@@ -70,26 +71,30 @@ def best_of(trials: Sequence[Trial]) -> Choice:
             record |= {"score": None, "pruned": trial.pruned}
         else:
             record["score"], judged_by = score(trial)
-            if record["score"] > highest:
-                best, highest = trial, record["score"]
+            if worth(record["score"], judged_by) > highest:
+                best, highest = trial, worth(record["score"], judged_by)
         tried.append(record)
-    reached = highest if math.isfinite(highest) else None
+    reached = worth(highest, judged_by) if math.isfinite(highest) else None
     return Choice(best.number, best.settings, reached, judged_by, tried, best.texts)
 
 
 def score(trial: Trial) -> tuple[float, str]:
-    """How good a trial was, the larger the better (an error counts negative), and in what."""
+    """How good a trial was, and in what."""
     summary = read_summary(trial.folder)
     after = last_fifth(trial.config.rounds)
     records = [record for record in read_metrics(trial.folder) if record["round"] > after]
-    problem = problem_of(trial.config, summary)
-    name, sign = problem.headline, 1 if problem.higher_is_better else -1
+    name = leading(summary)
     values = [record[name] for record in records if name in record]
     if values and not is_personal(trial.config.algorithm.name):
-        return sign * statistics.fmean(values), name
+        return statistics.fmean(values), name
     if summary.get(f"personal_{name}"):
-        return sign * float(summary[f"personal_{name}"]["mean"]), f"personal {name}"
+        return float(summary[f"personal_{name}"]["mean"]), f"personal {name}"
     raise ConfigError(
         f"algorithm {trial.config.algorithm.name} has no global model to be tuned by: measure its personal {name} "
         "with --set evaluate.personal=true"
     )
+
+
+def worth(score: float, judged_by: str) -> float:
+    """A score of which more is better: errors are turned round, and turned round again they are themselves."""
+    return score if headlines()[judged_by.removeprefix("personal ")].higher_is_better else -score
