@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from accord.data import (
         federate,
         from_arrays,
+        from_folder,
         from_huggingface,
         from_sequences,
         from_table,
@@ -47,6 +48,7 @@ __all__ = [
     "federate",
     "from_arrays",
     "from_dict",
+    "from_folder",
     "from_huggingface",
     "from_sequences",
     "from_table",
@@ -66,6 +68,7 @@ _HOMES = {
     "accord.data": (
         "federate",
         "from_arrays",
+        "from_folder",
         "from_huggingface",
         "from_sequences",
         "from_table",

@@ -33,6 +33,7 @@ def vectors(samples: int = 60, dtype: Any = np.float32, clients: Sequence[int] |
 
 def config(tmp_path: Path, *sets: str, clients: int = 3, partition: str = "iid") -> accord.RunConfig:
     common = ["rounds=2", f"partition.name={partition}", f"partition.clients={clients}", "executor=sequential"]
+    common += ["partition.test=matching"]
     return accord.load_config(sets=[*common, f"out={tmp_path}", *sets])
 
 

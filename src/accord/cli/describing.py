@@ -26,12 +26,15 @@ def describe(
     data = build_data(settings)
     train, test = count(data), count(data, "test")
     numbers = train.summary()
-    typer.echo(f"{data.name}, partition {settings.partition.name}, transform {settings.transform.name}\n")
+    least, most = (
+        f" ({train.name_of(int(k))})" if data.names else "" for k in (train.sizes.argmin(), train.sizes.argmax())
+    )
+    typer.echo(f"{data.name}, partition {data.division}, transform {settings.transform.name}\n")
     typer.echo(heat_map_text(train))
     typer.echo(
         f"\n{numbers['clients']:g} clients, {len(data.unseen)} of them unseen; {numbers['samples']:g} "
-        f"training samples: smallest client {numbers['smallest']:g}, median {numbers['median']:g}, largest "
-        f"{numbers['largest']:g}\n"
+        f"training samples: smallest client {numbers['smallest']:g}{least}, median {numbers['median']:g}, largest "
+        f"{numbers['largest']:g}{most}\n"
         f"{len(data.validation.order)} validation samples; test samples per client: smallest "
         f"{test.summary()['smallest']:g}, largest {test.summary()['largest']:g}"
     )

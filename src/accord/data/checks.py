@@ -43,7 +43,7 @@ def check_dataset(dataset: Dataset) -> None:
     if not isinstance(dataset, Dataset):
         raise ConfigError(
             f"data must be a data set, not a {type(dataset).__name__}: make one of your arrays with "
-            "accord.from_arrays(x, y), or use from_torch or from_huggingface"
+            "accord.from_arrays(x, y), or use from_table, from_torch or from_huggingface"
         )
     if dataset.num_classes < 1:
         raise DataError(f"data set {dataset.name!r} lists no classes")
@@ -63,10 +63,10 @@ def check_labels(dataset: Dataset, part: Literal["train", "test"]) -> None:
     PROBLEMS[dataset.problem].check(pool.y, dataset.num_classes, part)
 
 
-def check_clients(clients: object) -> int:
+def check_clients(clients: object, least: int = 1) -> int:
     """The number of clients, a whole number of at least one."""
-    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
-        raise ConfigError(f"clients must be a whole number of at least 1, not {clients!r}")
+    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < least:
+        raise ConfigError(f"clients must be a whole number of at least {least}, not {clients!r}")
     return int(clients)
 
 

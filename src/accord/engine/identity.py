@@ -52,6 +52,7 @@ def data_identity(data: FederatedData) -> Identity:
         **({} if data.problem == "classification" else {"task": data.problem}),
         "sample": list(data.sample_shape),
         "clients": len(data),
+        **({"client_names": list(data.names)} if data.names else {}),
         "unseen": sorted(int(client) for client in data.unseen),
         "train_samples": len(data.train_pool),
         "test_samples": len(data.test_pool),
@@ -59,6 +60,7 @@ def data_identity(data: FederatedData) -> Identity:
         "test_values": _digest(_pool(data.test_pool)),
         "division": _digest(part for groups in (data.train, data.validation, data.test) for part in _groups(groups)),
         "changed_inputs": _digest(_transformed(data)),
+        **({"columns_and_classes": _digest(_meaning(data))} if data.raw is not None else {}),
     }
 
 
@@ -182,6 +184,11 @@ def _bytes(tensor: Tensor) -> Iterator[bytes]:
     """A piece at a time, so that a large pool is never copied whole."""
     for start in range(0, len(tensor) if tensor.numel() else 0, 4096):
         yield tensor.detach()[start : start + 4096].cpu().contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def _meaning(data: FederatedData) -> Iterator[bytes]:
+    """How raw rows became samples: a table in other units may give the same samples, and mean something else."""
+    yield json.dumps([data.inputs.to_json(), data.classes], sort_keys=True).encode()
 
 
 def _groups(groups: Groups) -> Iterator[bytes]:

@@ -30,7 +30,7 @@ from accord.engine.sites import read_sites, write_sites
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError, DivergedError
 from accord.executors.gpu.precision import numerics
-from accord.figures import figure_of, leading
+from accord.figures import figure_of, judged_value
 from accord.frames import frame_of
 from accord.measures import Evaluator, Function, Measure
 from accord.observe import Audience, Observer
@@ -77,7 +77,7 @@ class Outcome:
         `value` is a column of `frame()`, such as "clients/worst"; without one, what the run is judged by.
         """
         runs = {str(self.summary["algorithm"]): [self.metrics]}
-        return figure_of(runs, value or leading(runs, [self.summary]))
+        return figure_of(runs, value or judged_value(runs, [self.summary]))
 
 
 def run(
@@ -94,7 +94,7 @@ def run(
     """
     federation = Federation.build(config, data, model)
     evaluator = evaluator_of(federation, metrics)
-    return _carry_out(federation, evaluator, new_folder(config, federation.identity), Audience(observers))
+    return _carry_out(federation, evaluator, new_folder(federation.config, federation.identity), Audience(observers))
 
 
 def resume(
@@ -205,7 +205,9 @@ def _rounds(
         final = evaluator.final(state, rehearsal)
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(final)
         write_sites(logs.folder, evaluator.sites(final))
-        summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
+        summary |= account(
+            [*logs.read("metrics"), {"missing": named(rehearsal.missing)}], federation.train_data.name_of
+        )
     finally:
         executor.close()
     return state, summary
