@@ -32,7 +32,7 @@ from accord.engine.sites import read_sites, write_sites
 from accord.engine.store import ClientStore
 from accord.errors import DataError, DivergedError
 from accord.executors.gpu.precision import numerics
-from accord.figures import figure_of, leading
+from accord.figures import figure_of, judged_value
 from accord.frames import frame_of
 from accord.measures import Evaluator, Function, Measure
 from accord.measures.sites import Sites
@@ -80,7 +80,7 @@ class Outcome:
         `value` is a column of `frame()`, such as "clients/worst"; without one, what the run is judged by.
         """
         runs = {str(self.summary["algorithm"]): [self.metrics]}
-        return figure_of(runs, value or leading(runs, [self.summary]))
+        return figure_of(runs, value or judged_value(runs, [self.summary]))
 
 
 class Finished(NamedTuple):
