@@ -167,5 +167,5 @@ def _as_trial(comparison: Comparison, variant: Variant, number: int, texts: Sequ
         rounds=comparison.tuning.rounds or config.rounds,
         partition=replace(config.partition, validation=config.partition.validation or HELD_OUT),
         evaluate=cheap,
-        checkpoint=replace(config.checkpoint, keep=1),
+        checkpoint=replace(config.checkpoint, keep=1, personal_mb=0),
     )
