@@ -93,6 +93,11 @@ def test_schedules_by_hand() -> None:
     assert Schedule(0.1, "step", decay=0.1, every=10).at(25) == pytest.approx(0.001)
     assert Schedule(1.0, "cosine", rounds=10).at(5) == pytest.approx(0.5)
     assert Schedule(1.0, "cosine", min_lr=0.2, rounds=10).at(10) == pytest.approx(0.2)
+    # of a single round: its own rate, and the one at which clients train once more at the end
+    assert Schedule(1.0, "cosine", min_lr=0.2, rounds=1).at(0) == 1.0
+    assert Schedule(1.0, "cosine", min_lr=0.2, rounds=1).at(1) == pytest.approx(0.2)
+    assert Schedule(1.0, "cosine", min_lr=0.2, rounds=10).at(30) == pytest.approx(0.2)
+    assert Schedule(0.1, "step", decay=0.1, every=10, min_lr=0.005).at(25) == 0.005
     assert Schedule(1.0, "cosine", rounds=4).at(1) == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
 
 

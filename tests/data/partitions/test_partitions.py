@@ -336,6 +336,26 @@ class TestQuantity:
         assert all(abs(a - b) <= 1 for a, b in zip(sorted(groups.sizes.tolist()), [30, 40, 70], strict=True))
         assert_disjoint(groups, 140)
 
+    def test_lognormal_sizes_by_hand(self):
+        class Drawn:
+            permutation = staticmethod(rng().permutation)
+
+            def standard_normal(self, count):
+                assert count == 4
+                return np.array([0.0, 2.0, -1.0, 1.0])
+
+        data = toy(np.arange(190) % 2, 2)
+        groups = PARTITIONS["quantity"](data, 4, Drawn(), law="lognormal", spread=float(np.log(2)), min_size=10)
+        # 150 left, weights 1, 4, 1/2, 2 of 7.5: 20, 80, 10, 40
+        assert all(abs(a - b) <= 1 for a, b in zip(groups.sizes.tolist(), [30, 90, 20, 50], strict=True))
+        assert_disjoint(groups, 190)
+
+    def test_lognormal_sizes_have_its_moments(self):
+        groups = PARTITIONS["quantity"](toy(np.zeros(500_000), 1), 2000, rng(), law="lognormal", spread=0.5, min_size=1)
+        logs = np.log(groups.sizes - 1)
+        assert abs(logs.std() - 0.5) < 0.03
+        assert abs(np.mean(groups.sizes - 1) / np.median(groups.sizes - 1) - np.exp(0.125)) < 0.04
+
     @pytest.mark.parametrize("law", ["power", "lognormal"])
     def test_no_spread_is_equal_and_large_spread_is_not(self, law):
         data = toy(np.arange(1000) % 2, 2)
