@@ -22,7 +22,7 @@ def numbers(tensor: torch.Tensor) -> list[float]:
 def test_there_are_four() -> None:
     assert set(PROBLEMS) == {"classification", "multilabel", "regression", "tokens"}
     assert {name: p.higher_is_better for name, p in headlines().items()} == {"accuracy": True, "rmse": False}
-    with pytest.raises(ConfigError, match="unknown task 'regresion'.*regression"):
+    with pytest.raises(ConfigError, match=r"unknown task 'regresion'.*regression"):
         PROBLEMS["regresion"]
 
 
