@@ -45,6 +45,11 @@ def test_rows_of_every_form_become_the_same_numbers(raw: Any) -> None:
     assert TABLE.tensor(raw).dtype == torch.get_default_dtype()
 
 
+def test_numbers_may_be_spelt_as_a_reader_without_types_gives_them() -> None:
+    rows = [{"age": "10", "smokes": 1, "ward": "west"}, {"age": "", "smokes": 0, "ward": "7"}]
+    assert TABLE.tensor(rows).tolist() == SEEN
+
+
 def test_a_single_row_is_a_mapping() -> None:
     assert TABLE.tensor(ROWS[0]).tolist() == SEEN[:1]
 

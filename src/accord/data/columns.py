@@ -6,6 +6,7 @@ a data frame, a mapping of columns, a list of mappings, or a two-dimensional arr
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -169,8 +170,11 @@ def numbers(values: Values, name: str) -> Floats:
 
 
 def _number(value: object, name: str, row: int) -> float:
-    if is_missing(value):
+    if is_missing(value) or value == "":
         return float("nan")
+    if isinstance(value, str):  # as a reader of CSV files gives it that knows no types
+        with contextlib.suppress(ValueError):
+            return float(value)
     if isinstance(value, bool | int | float | np.bool_ | np.number | Decimal) and not isinstance(
         value, np.complexfloating
     ):
