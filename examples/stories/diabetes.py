@@ -29,17 +29,41 @@ def table(path: Path) -> pd.DataFrame:
     return frame
 
 
-def main(folder: Path, rounds: int = 40) -> dict[str, float]:
-    """Root mean squared error of a model all made together, and of everyone's own."""
+def main(folder: Path, rounds: int = 30) -> dict[str, float]:
+    """Mean error over the practices: of a model all made together, and of everyone's own."""
     folder.mkdir(parents=True, exist_ok=True)
     table(folder / "progression.csv")
     data = accord.from_table(folder / "progression.csv", label="progression", client="practice", task="regression")
     errors = {}
+    # Chosen on validation data (evaluate.split=validation). Labels of a hundred make gradients of a hundred: clip them.
     for method in ("fedavg", "local"):
-        sets = [f"algorithm.name={method}", f"rounds={rounds}", "clients.count=8", "local.lr=0.002", "model.name=mlp"]
-        outcome = accord.run(accord.load_config(sets=[*sets, f"out={folder / 'runs'}"]), data=data)
-        print(f"{method}: {outcome.summary}")
-        errors[method] = 0.0
+        outcome = accord.run(
+            data=data,
+            algorithm=method,
+            rounds=rounds,
+            lr=0.02,
+            out=str(folder / "runs"),
+            sets=["model.name=mlp", "model.hidden=[32]", "clients.count=8", "local.clip=50", "evaluate.r2=true"],
+        )
+        found = outcome.summary["client_rmse" if method == "fedavg" else "personal_rmse"]
+        errors[method] = found["mean"]
+        print(f"{method}: mean error of the practices {found['mean']:.1f}, at the worst one {found['worst']:.1f}")
+    model = accord.load(folder / "runs" / "fedavg-progression-s0")
+    patient = {
+        "age": 59,
+        "sex": 2,
+        "bmi": 32.1,
+        "bp": 101,
+        "s1": 157,
+        "s2": 93.2,
+        "s3": 38,
+        "s4": 4,
+        "s5": 4.86,
+        "s6": 87,
+    }
+    print(
+        f"A patient's progression after a year, as the common model sees it: {float(model.predict([patient])[0]):.0f}"
+    )
     return errors
 
 
