@@ -196,8 +196,8 @@ class Schedule:
 
     @cached_property
     def _rule(self) -> Callable[[Schedule, int], float]:
-        rule: Callable[[Schedule, int], float] = inspect.unwrap(SCHEDULES[self.kind])
-        return rule  # it has no settings that would be checked at every call
+        rule: Callable[[Schedule, int], float] = inspect.unwrap(SCHEDULES[self.kind])  # no settings: nothing to check
+        return rule
 
 
 SCHEDULES: Registry[Callable[[Schedule, int], float]] = Registry("schedule")
