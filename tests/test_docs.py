@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import typer
@@ -22,6 +23,7 @@ import accord.authoring
 from accord.cli.app import app
 from accord.config import load_config
 from accord.core.methods import ALGORITHMS
+from accord.data.division import CLIENTS
 from accord.engine.build import build_data
 from accord.measures import MEASURES
 from accord.study.inputs import Inputs
@@ -98,9 +100,30 @@ def test_commands_are_accepted(line: str) -> None:
         chosen = given.get("algorithm")
         config = load_config(sets=[*sets, *([f"algorithm.name={chosen}"] if chosen else [])])
         if name in ("run", "describe"):
-            assert len(build_data(config)) == config.partition.clients, "the data can be dealt that way"
+            assert len(build_data(config)) == (config.partition.clients or CLIENTS), "the data can be dealt that way"
     if name == "explain":
         assert given["name"] in ALGORITHMS
+
+
+def test_python_about_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first block to the last, beside a small table."""
+    rng = np.random.default_rng(0)
+    ill = rng.integers(0, 2, 60)
+    patients = {"age": 40 + 20 * ill, "pulse": rng.normal(70, 5, 60), "smokes": ill > 0}
+    sites = {"hospital": np.repeat(["Aix", "Lyon", "Pau"], 20), "outcome": np.where(ill, "ill", "well")}
+    pd.DataFrame({**patients, **sites}).to_csv(tmp_path / "patients.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(accord, "load_config", lambda sets=(): load_config(sets=[*sets, *SMALL]))
+    x, y = rng.normal(size=(60, 5)).astype(np.float32), np.arange(60) % 3
+    known = {"accord": accord, "nn": nn, "x": x, "y": y, "hospital": pd.Series(sites["hospital"])}
+    page = (ROOT / "docs" / "own_data.md").read_text()
+    exec("\n".join(blocks(page, "python")), known)
+    assert known["outcome"].summary["client_names"] == ["Aix", "Lyon", "Pau"]  # type: ignore[attr-defined]
+    assert known["outcome"].folder.name == "fedavg-own-s0"  # type: ignore[attr-defined]
+    assert known["data"].inputs.tensor([{"age": 40, "pulse": 70, "smokes": True}]).shape == (1, 3)  # type: ignore[attr-defined]
+    (said,) = blocks(page, "toml")
+    (tmp_path / "mine.toml").write_text(said)
+    assert build_data(load_config("mine.toml")).names == ("Aix", "Lyon", "Pau")
 
 
 @pytest.mark.parametrize("text", sorted(set(re.findall(r"--set\s+([\w.]+=[\w.]+)", (ROOT / "README.md").read_text()))))

@@ -14,7 +14,16 @@ from accord._version import __version__
 if TYPE_CHECKING:
     from accord.config import RunConfig, from_dict, load_config
     from accord.core.methods import ALGORITHMS
-    from accord.data import federate, from_arrays, from_huggingface, from_table, from_torch, load_dataset
+    from accord.data import (
+        federate,
+        from_arrays,
+        from_folder,
+        from_huggingface,
+        from_sequences,
+        from_table,
+        from_torch,
+        load_dataset,
+    )
     from accord.deploy import Loaded, load, predict
     from accord.deploy.exported import export
     from accord.engine.federation import Federation
@@ -43,7 +52,9 @@ __all__ = [
     "federate",
     "from_arrays",
     "from_dict",
+    "from_folder",
     "from_huggingface",
+    "from_sequences",
     "from_table",
     "from_torch",
     "load",
@@ -60,7 +71,16 @@ __all__ = [
 _HOMES = {
     "accord.core.methods": ("ALGORITHMS",),
     "accord.config": ("RunConfig", "from_dict", "load_config"),
-    "accord.data": ("federate", "from_arrays", "from_huggingface", "from_table", "from_torch", "load_dataset"),
+    "accord.data": (
+        "federate",
+        "from_arrays",
+        "from_folder",
+        "from_huggingface",
+        "from_sequences",
+        "from_table",
+        "from_torch",
+        "load_dataset",
+    ),
     "accord.deploy": ("Loaded", "load", "predict"),
     "accord.deploy.exported": ("export",),
     "accord.engine.federation": ("Federation",),

@@ -44,7 +44,7 @@ def series(runs: Sequence[Sequence[Record]], value: str = "accuracy") -> list[tu
     ]
 
 
-def leading(runs: Runs, summaries: Iterable[Record]) -> str:
+def judged_value(runs: Runs, summaries: Iterable[Record]) -> str:
     """What pictures show unless told: what the runs are judged by, as far as their rounds have it."""
     personal = all(str(summary.get("judged_by", "")).startswith("personal") for summary in summaries)
     order = ["personal/mean", *headlines()] if personal else [*headlines(), "personal/mean"]

@@ -11,6 +11,7 @@ import pytest
 
 import accord.executors
 import accord.measures
+import accord.models.initialisation
 import accord.sampling  # noqa: F401 - real, before some of what it needs is replaced
 from accord.config.catalog import WHERE
 from accord.settings import NOT_NEGATIVE, AtLeast, Range, Registry, Search
@@ -54,6 +55,10 @@ def natural(data: object, clients: int) -> None:
     """Given."""
 
 
+def auto(data: object, clients: int) -> None:
+    """Open."""
+
+
 def none(data: object) -> None:
     """Nothing."""
 
@@ -65,7 +70,7 @@ def two_nn(shape: object, classes: int, hidden: Annotated[int, AtLeast(1), "widt
 CONTENT: dict[str, dict[str, Any]] = {
     "algorithm": {"fedavg": fedavg, "fedprox": fedprox},
     "dataset": {"mnist5k": mnist5k, "folder": folder},
-    "partition": {"dirichlet": dirichlet, "iid": iid, "natural": natural},
+    "partition": {"auto": auto, "dirichlet": dirichlet, "iid": iid, "natural": natural},
     "transform": {"none": none},
     "model": {"2nn": two_nn},
 }

@@ -23,7 +23,7 @@ def problems(given: dict[str, object]) -> str:
 def test_the_defaults_are_complete() -> None:
     config = from_dict({})
     assert config.algorithm == AlgorithmConfig("fedavg", {})
-    assert config.partition.options == {"alpha": 0.5}
+    assert (config.partition.name, config.partition.clients, config.partition.options) == ("auto", 0, {})
     assert config.model.options == {"hidden": 200}  # and not `plain`, which is not marked as a setting
     assert config.data.options == {}  # `normalise` belongs to the section
     assert config.local == LocalConfig()
@@ -34,6 +34,15 @@ def test_a_chosen_factory_brings_its_settings() -> None:
     config = from_dict({"algorithm": {"name": "fedprox", "mu": 1, "parts": ["mixup"]}})
     assert config.algorithm.options == {"mu": 1.0, "warmup": None, "parts": ("mixup",), "kind": "squared"}
     assert isinstance(config.algorithm.options["mu"], float)
+
+
+def test_a_setting_of_the_usual_partition_names_it() -> None:
+    """`auto` may become `natural`, where a concentration would be read by nobody."""
+    assert from_dict({"partition": {"alpha": 1}}).partition.name == "dirichlet"
+    assert from_dict({"partition": {"name": "auto", "alpha": 1}}).partition.options == {"alpha": 1.0}
+    assert load_config(sets=["partition.alpha=1"]).partition.name == "dirichlet"
+    message = problems({"partition": {"name": "natural", "alpha": 1}})
+    assert "partition.alpha belongs to the partition dirichlet, not to natural" in message
 
 
 def test_none_is_written_as_a_word() -> None:
@@ -103,6 +112,7 @@ def test_all_problems_come_together() -> None:
             "local": {"lr": -1, "optimizer": "sdg", "epocs": 2},
             "algorithm": {"name": "fedprox", "mu": "much", "mo": 1},
             "clients": {"count": 99},
+            "partition": {"clients": 20},
         }
     )
     assert message.startswith("7 problems")
@@ -118,16 +128,16 @@ def test_a_key_that_is_wrong_by_itself_is_not_complained_about_twice() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"clients": {"count": 21}}, ["clients.count = 21", "20 clients"]),
-        ({"clients": {"count": 16}, "partition": {"unseen": 5}}, ["clients.count = 16", "15 clients"]),
-        ({"clients": {"minimum": 11}}, ["clients.minimum = 11", "10 clients"]),
-        ({"clients": {"minimum": 3, "count": 2}}, ["clients.minimum = 3", "2 clients"]),
-        ({"partition": {"unseen": 20}}, ["partition.unseen = 20", "partition.clients = 20"]),
+        ({"clients": {"count": 21}, "partition": {"clients": 20}}, ["clients.count = 21", "20 clients"]),
+        ({"clients": {"count": 16}, "partition": {"clients": 20, "unseen": 5}}, ["clients.count = 16", "15 clients"]),
+        ({"clients": {"minimum": 11}, "partition": {"clients": 20}}, ["clients.minimum = 11", "10 clients"]),
+        ({"clients": {"minimum": 3, "count": 2}, "partition": {"clients": 20}}, ["clients.minimum = 3", "2 clients"]),
+        ({"partition": {"clients": 20, "unseen": 20}}, ["partition.unseen = 20", "partition.clients = 20"]),
         (
             {"partition": {"test": "holdout", "holdout": 0.6, "validation": 0.4}},
             ["partition.holdout = 0.6", "partition.validation = 0.4", "below 1"],
         ),
-        ({"partition": {"test": "natural"}}, ["partition.test", "partition.name = 'dirichlet'"]),
+        ({"partition": {"name": "dirichlet", "test": "natural"}}, ["partition.test", "partition.name = 'dirichlet'"]),
         ({"local": {"nesterov": True}}, ["local.nesterov", "local.momentum"]),
         ({"local": {"momentum": 0.9, "optimizer": "adam"}}, ["local.momentum = 0.9", "local.optimizer"]),
         ({"local": {"min_lr": 0.1}}, ["local.min_lr = 0.1", "local.lr = 0.05"]),

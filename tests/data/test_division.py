@@ -127,11 +127,13 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"clients": 0}, "clients must be"),
+            ({"clients": -1}, "clients must be"),
+            ({"clients": False}, "clients must be"),
             ({"partition": "dirichle"}, "Did you mean 'dirichlet'"),
-            ({"partition_settings": {"alpha": -1}}, "alpha = -1"),
-            ({"partition_settings": {"clients": 3}}, "has no setting 'clients'"),
-            ({"partition_settings": {"rng": 3}}, "has no setting 'rng'"),
+            ({"partition": "dirichlet", "partition_settings": {"alpha": -1}}, "alpha = -1"),
+            ({"partition_settings": {"alpha": 1}}, "alpha: settings of a partition that is not named"),
+            ({"partition": "iid", "partition_settings": {"clients": 3}}, "has no setting 'clients'"),
+            ({"partition": "iid", "partition_settings": {"rng": 3}}, "has no setting 'rng'"),
             ({"transform": "rotation"}, "Did you mean 'rotate'"),
             ({"transform_settings": {"step": 1.0}}, "It has no settings"),
             ({"test": "matchin"}, "Did you mean 'matching'"),

@@ -142,6 +142,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "dirichlet": {"alpha": 0.5, "min_size": 10, "balance": False},
     "lda": {"alpha": 0.1, "prior": True},
     "natural": {},
+    "auto": {},
     "class_shards": {"shards_per_class": 20, "shards_per_client": 2, "leave_unused": False},
     "sorted_shards": {"shards_per_client": 2},
     "iid": {},

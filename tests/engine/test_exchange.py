@@ -43,6 +43,8 @@ def test_failures_beyond_the_tolerated_share_end_the_run(failed: tuple[int, ...]
     with pytest.raises(RunError, match=rf"round 3: {len(failed)} of 4 clients failed in task 'train'") as caught:
         collect("train", 2, ASKED, answers(*failed), policy, {})
     assert "client 1: broken disk" in str(caught.value)
+    with pytest.raises(RunError, match="client Lyon: broken disk"):
+        collect("train", 2, ASKED, answers(*failed), policy, {}, lambda client: ["Aix", "Lyon", "Nice", "Pau"][client])
 
 
 def test_drop_outs_are_no_failures() -> None:
@@ -53,7 +55,9 @@ def test_drop_outs_are_no_failures() -> None:
 
 
 def test_a_diverged_client_ends_a_simulation_and_is_left_out_of_a_federation() -> None:
-    with pytest.raises(DivergedError, match="it diverged"):
+    with pytest.raises(DivergedError, match=r"^Lyon: it diverged"):
+        collect("train", 0, ASKED, answers(diverged=1), Policy(), {}, lambda client: ["Aix", "Lyon"][client])
+    with pytest.raises(DivergedError, match=r"^it diverged"):
         collect("train", 0, ASKED, answers(diverged=1), Policy(tolerate=1.0), {})
     good, missing = collect("train", 0, ASKED, answers(diverged=1), Policy(tolerate=0.25, diverged_ends=False), {})
     assert [a.client for a in good] == [0, 2, 3]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import accord
 from accord.data.federated import Dataset
 from accord.engine import identity
-from accord.errors import CheckpointError
+from accord.errors import CheckpointError, DataError
 from support.federation import tiny_data
 
 
@@ -86,7 +86,6 @@ def test_own_data_gives_the_run_its_name(stopped: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "model", "words"),
     [
-        (None, network, "data name was 'xrays', is 'mnist5k'"),
         (lambda: xrays(shift=1e-3), network, "data train values differ"),
         (lambda: xrays(samples=30), network, "data train_samples was"),
         (lambda: replace(xrays(), classes=tuple("abc")), lambda: network(classes=3), "data classes was 2, is 3"),
@@ -100,6 +99,12 @@ def test_other_data_and_other_networks_are_refused(stopped: Path, data: Any, mod
     with pytest.raises(CheckpointError, match=words):
         accord.resume(stopped, data=data and data(), model=model() if data else None)
     assert (stopped / "metrics.jsonl").read_bytes() == before
+
+
+def test_data_that_was_handed_over_must_be_given_again(stopped: Path) -> None:
+    assert 'name = "given"' in (stopped / "config.toml").read_text()
+    with pytest.raises(DataError, match=r"handed over in Python.*accord.resume\(folder, data=...\)"):
+        accord.resume(stopped)
 
 
 def test_frozen_weights_must_be_the_same(tmp_path: Path) -> None:

@@ -34,6 +34,16 @@ def test_rounds_are_counted_by_client_with_the_last_reason() -> None:
     assert account([]) == {"left_out": {}, "dropped_out": 0, "skipped_rounds": 0}
 
 
+def test_clients_that_have_names_are_called_by_them() -> None:
+    records = [{"missing": {"1": "ValueError: a", "0": "KeyError: b"}}]
+    found = account(records, ["Lyon", "Aix"].__getitem__)
+    assert list(found["left_out"].items()) == [
+        ("Lyon", {"times": 1, "why": "KeyError: b"}),
+        ("Aix", {"times": 1, "why": "ValueError: a"}),
+    ]
+    assert line(found).startswith("2 clients were left out: Lyon (once: KeyError: b), Aix (once")
+
+
 def test_of_a_traceback_the_error_is_kept() -> None:
     assert named({7: "Traceback:\n  somewhere\nValueError: no\n", 3: ""}) == {"3": "", "7": "ValueError: no"}
 

@@ -33,6 +33,7 @@ def vectors(samples: int = 60, dtype: Any = np.float32, clients: Sequence[int] |
 
 def config(tmp_path: Path, *sets: str, clients: int = 3, partition: str = "iid") -> accord.RunConfig:
     common = ["rounds=2", f"partition.name={partition}", f"partition.clients={clients}", "executor=sequential"]
+    common += ["partition.test=matching"]
     return accord.load_config(sets=[*common, f"out={tmp_path}", *sets])
 
 
@@ -108,7 +109,7 @@ WRONG: dict[str, tuple[Made, str]] = {
 }
 ENDS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "detached": (lambda out: out.detach(), "no gradient reaches any parameter"),
-    "three dimensions": (lambda out: out[:, :, None], r"must return one tensor of logits .*\(2, 2, 1\)"),
+    "three dimensions": (lambda out: out[:, :, None], r"for 2 samples the network Forward gives \(2, 2, 1\)"),
     "a pair": (lambda out: (out, out), "must return one tensor of logits .* a tuple"),
     "a class": (lambda out: out.argmax(1), "must return one tensor of logits"),
     "one sample": (lambda out: out[:1], r"for 2 samples the network Forward gives \(1, 2\)"),

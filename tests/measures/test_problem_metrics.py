@@ -145,7 +145,7 @@ def test_texts_have_their_perplexity_unasked(tmp_path: Path) -> None:
 
     assert outcome.summary["perplexity"] == pytest.approx(expected(range(36)), rel=1e-5)
     by_samples = math.exp(outcome.metrics[-1]["test_loss"])
-    assert abs(by_samples - outcome.summary["perplexity"]) > 1e-3, "positions count, not samples"
+    assert abs(by_samples - outcome.summary["perplexity"]) > 3e-4, "positions count, not samples"
     each = [expected(data.test[k].tolist()) for k in range(4)]
     rows = outcome.sites()
     assert [row["perplexity"] for row in rows] == [pytest.approx(e, rel=1e-5) for e in each]

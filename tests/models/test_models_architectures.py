@@ -77,7 +77,7 @@ def inputs(shape: tuple[int, ...], count: int = 2) -> Tensor:
 
 
 def test_every_model_has_a_case():
-    assert {case[0] for case in CASES} == set(MODELS)
+    assert {case[0] for case in CASES} == set(MODELS) - {"transformer"}, "which has tests of its own"
 
 
 @pytest.mark.parametrize(("name", "shape", "classes", "settings", "count", "features", "maps"), CASES, ids=IDS)

@@ -12,7 +12,8 @@ from accord.errors import ConfigError
 from accord.models import MODELS, count_parameters
 
 FLAT = ("linear", "mlp", "2nn")
-IMAGES = sorted(set(MODELS) - set(FLAT))
+TOKENS = ("transformer",)  # takes no pictures: tests/models/test_models_text.py
+IMAGES = sorted(set(MODELS) - set(FLAT) - set(TOKENS))
 # Smallest side, followed by hand through kernels and pooling: e.g. convnet 16 -> 12 -> 6 -> 2 -> 1.
 SMALLEST = {"mcmahan_cnn": 4, "fedufo_cnn": 7, "report_cnn": 16, "convnet": 16, "vgg11": 32}
 
@@ -45,14 +46,14 @@ def test_padded_networks_take_the_smallest_image(name):
         assert MODELS[name]((1, 1, 1), 2).eval()(torch.zeros(1, 1, 1, 1)).shape == (1, 2)
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [*FLAT, *IMAGES])
 @pytest.mark.parametrize("shape", [(3, 0, 32), (3, -1, 32), (0,)])
 def test_empty_samples_are_refused(name, shape):
     with pytest.raises(ConfigError, match=name):
         MODELS[name](shape, 10)
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [*FLAT, *IMAGES])
 @pytest.mark.parametrize("classes", [0, -3, 2.5, "ten", None])
 def test_class_counts_are_checked(name, classes):
     with pytest.raises(ConfigError, match=r"classes"):
@@ -114,7 +115,7 @@ def test_unknown_model():
 def test_settings_carry_a_type_and_a_sentence():
     for name, factory in MODELS.items():
         hints = typing.get_type_hints(factory, include_extras=True)
-        settings = set(hints) - {"input_shape", "num_classes", "return"}
+        settings = set(hints) - {"input_shape", "num_classes", "facts", "return"}
         for setting in settings:
             notes = hints[setting].__metadata__
             assert any(isinstance(note, str) and note for note in notes), (name, setting)

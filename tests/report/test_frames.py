@@ -12,7 +12,7 @@ import pytest
 import accord
 from accord.data.description import Description
 from accord.errors import ConfigError, DataError
-from accord.figures import empty_figure, figure_of, leading, whole_numbers
+from accord.figures import empty_figure, figure_of, judged_value, whole_numbers
 from accord.frames import frame_of
 from support.study import SETS, hospitals, network
 from support.wards import run
@@ -80,7 +80,7 @@ def test_a_comparison_as_frame_and_figure(tmp_path: Path) -> None:
     ],
 )
 def test_pictures_show_what_runs_are_judged_by(judged: list[str], records: Any, wanted: str) -> None:
-    assert leading({"a": [[{"round": 1, **records}]]}, [{"judged_by": one} for one in judged]) == wanted
+    assert judged_value({"a": [[{"round": 1, **records}]]}, [{"judged_by": one} for one in judged]) == wanted
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5, 40, 1000])

@@ -103,7 +103,7 @@ def test_sixty_columns() -> None:
 def test_a_log_file_has_room_for_all() -> None:
     text = drawn(ROWS, None)
     assert "more columns" not in text
-    for title in ("accuracy %", "best %", "auroc", "worst client %", "mean client %", "personal %", "sent", "seconds"):
+    for title in ("accuracy %", "best %", "AUROC", "worst client %", "mean client %", "personal %", "sent", "seconds"):
         assert title in text.splitlines()[1]
 
 

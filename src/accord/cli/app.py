@@ -10,6 +10,7 @@ import typer
 from accord._version import __version__
 from accord.cli import catalogue, comparing, describing, profiling, running, using
 from accord.cli.guard import Guarded
+from accord.cli.own_data import takes_own_data
 
 app = typer.Typer(
     name="accord",
@@ -19,15 +20,15 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("run")(running.run)
+app.command("run")(takes_own_data(running.run))
 app.command("resume")(running.resume)
-app.command("compare")(comparing.compare)
+app.command("compare")(takes_own_data(comparing.compare))
 app.command("predict")(using.predict)
 app.command("export")(using.export)
 app.command("list")(catalogue.list_)
-app.command("explain")(catalogue.explain)
-app.command("describe")(describing.describe)
-app.command("profile")(profiling.profile)
+app.command("explain")(takes_own_data(catalogue.explain))
+app.command("describe")(takes_own_data(describing.describe))
+app.command("profile")(takes_own_data(profiling.profile))
 
 
 @app.command()

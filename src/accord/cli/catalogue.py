@@ -82,7 +82,7 @@ def _print_traffic(config: RunConfig) -> None:
     if not parcels:
         typer.echo("\nNo client sends or receives anything: all data is gathered in one place before training.")
         return
-    words = f"model {config.model.name}, data {config.data.name}, {config.partition.clients} clients"
+    words = f"model {config.model.name}, data {parcels.data}, {parcels.clients} clients"
     table = Table(title=f"What one client sends and receives ({words})", title_justify="left")
     for column in ("when", "task", "direction", "tree", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")

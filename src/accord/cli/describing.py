@@ -26,17 +26,23 @@ def describe(
     data = build_data(settings)
     train, test = count(data), count(data, "test")
     numbers = train.summary()
-    typer.echo(f"{data.name}, partition {settings.partition.name}, transform {settings.transform.name}\n")
+    least, most = (
+        f" ({train.name_of(int(k))})" if data.names else "" for k in (train.sizes.argmin(), train.sizes.argmax())
+    )
+    typer.echo(f"{data.name}, partition {data.division}, transform {settings.transform.name}\n")
     typer.echo(heat_map_text(train))
     typer.echo(
         f"\n{numbers['clients']:g} clients, {len(data.unseen)} of them unseen; {numbers['samples']:g} "
-        f"training samples: smallest client {numbers['smallest']:g}, median {numbers['median']:g}, largest "
-        f"{numbers['largest']:g}\n"
+        f"training samples: smallest client {numbers['smallest']:g}{least}, median {numbers['median']:g}, largest "
+        f"{numbers['largest']:g}{most}\n"
         f"{len(data.validation.order)} validation samples; test samples per client: smallest "
-        f"{test.summary()['smallest']:g}, largest {test.summary()['largest']:g}\n"
-        f"label distance to the whole (EMD, 0 to 2): mean {numbers['mean_distance']:.3f}\n"
-        f"effective classes per client: mean {numbers['mean_effective_classes']:.2f} of {data.num_classes}"
+        f"{test.summary()['smallest']:g}, largest {test.summary()['largest']:g}"
     )
+    if data.problem == "classification":
+        typer.echo(
+            f"label distance to the whole (EMD, 0 to 2): mean {numbers['mean_distance']:.3f}\n"
+            f"effective classes per client: mean {numbers['mean_effective_classes']:.2f} of {data.num_classes}"
+        )
     if data.note:
         typer.echo(f"note: {data.note}")
     if png is not None:

@@ -84,13 +84,13 @@ def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, qu
 
 def report(outcome: Outcome, quiet: bool) -> None:
     """The table at the end of a run, its picture, and where everything is."""
-    from accord.figures import leading
+    from accord.figures import judged_value
     from accord.report import curves, run_lines
 
     folder, summary = outcome.folder, outcome.summary
     with contextlib.suppress(ConfigError):  # a picture is an extra: without matplotlib there is none
         runs = {str(summary.get("algorithm", folder.name)): [outcome.metrics]}
-        curves(folder / "curves.png", runs, leading(runs, [summary]))
+        curves(folder / "curves.png", runs, judged_value(runs, [summary]))
     if not quiet:
         table = Table(show_header=False, title=Text(f"{summary.get('algorithm', '')}, {folder.name}"))
         table.add_column()

@@ -11,7 +11,7 @@ from accord.settings import Factory
 
 WHERE = {
     "algorithm": ("accord.core.methods", "ALGORITHMS"),
-    "problem": ("accord.problems", "PROBLEMS"),
+    "task": ("accord.problems", "PROBLEMS"),
     "dataset": ("accord.data.public", "DATASETS"),
     "partition": ("accord.data.partitions", "PARTITIONS"),
     "transform": ("accord.data.transforms", "TRANSFORMS"),

@@ -70,14 +70,14 @@ def _executor_runs_on_the_device(config: RunConfig) -> str:
 @_on("partition.unseen", "partition.clients")
 def _someone_trains(config: RunConfig) -> str:
     unseen, clients = config.partition.unseen, config.partition.clients
-    if unseen < clients:
+    if unseen < clients or not clients:
         return ""
     return f"partition.unseen = {unseen} leaves nobody to train: must be below partition.clients = {clients}"
 
 
 @_on("clients.count", "partition.clients", "partition.unseen")
 def _cohort_fits(config: RunConfig) -> str:
-    available = config.partition.clients - config.partition.unseen
+    available = config.partition.clients - config.partition.unseen  # below 1: open, or complained about above
     if config.clients.count <= available or available < 1:
         return ""
     return (
@@ -89,7 +89,7 @@ def _cohort_fits(config: RunConfig) -> str:
 @_on("clients.minimum", "clients.count", "clients.fraction", "partition.clients", "partition.unseen")
 def _minimum_fits(config: RunConfig) -> str:
     cohort = config.clients.cohort(max(config.partition.clients - config.partition.unseen, 1))
-    if config.clients.minimum <= cohort:
+    if config.clients.minimum <= cohort or not config.partition.clients:
         return ""
     return (
         f"clients.minimum = {config.clients.minimum} can never be met: {cohort} clients are asked a round; "
@@ -153,7 +153,7 @@ def _validation_data_exists(config: RunConfig) -> str:
 
 @_on("partition.test", "partition.name")
 def _natural_tests_need_natural_clients(config: RunConfig) -> str:
-    if config.partition.test == "natural" and config.partition.name != "natural":
+    if config.partition.test == "natural" and config.partition.name not in ("natural", "auto"):
         return (
             f"partition.test = 'natural' does not fit partition.name = '{config.partition.name}': "
             "use matching, holdout or shared, or the natural partition"

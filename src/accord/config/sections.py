@@ -25,6 +25,7 @@ class Chosen:
 
     kind: ClassVar[str]
     implied: ClassVar[Mapping[str, str]] = {}  # keys that say which name is meant where none is given
+    unsaid: ClassVar[str] = ""  # a name that is as good as none
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class _Reader:
                 self._value(setting, given[name], prefix + name, values)
         rest = {str(key): value for key, value in given.items() if key not in settings}
         if issubclass(cls, Chosen):
-            meant = [name for key, name in cls.implied.items() if key in rest and "name" not in given]
-            if meant:
+            meant = [name for key, name in cls.implied.items() if key in rest]
+            if meant and values.get("name", cls.unsaid) == cls.unsaid:
                 values["name"] = meant[0]
             name = values.get("name", settings["name"].default)
             values["options"] = self._chosen(cls, name, rest, prefix)
@@ -158,9 +159,8 @@ class _Reader:
             self.problems.add(full, f"{full} belongs to the {cls.kind} {whose}, not to {name}: set {key}={whose}")
             del rest[word]
         settings = declared(cls, self.lookup, name)
-        return self._options(
-            settings, rest, prefix, list(settings_of(cls)), f" of the {cls.kind} {name}", f"the {cls.kind} {name}"
-        )
+        known = [*settings_of(cls), *(cls.implied if name == cls.unsaid else ())]
+        return self._options(settings, rest, prefix, known, f" of the {cls.kind} {name}", f"the {cls.kind} {name}")
 
     def _options(
         self,

@@ -19,6 +19,7 @@ class DataConfig(Chosen):
     """Which data set, and where it lies."""
 
     kind: ClassVar[str] = "dataset"
+    implied: ClassVar[Mapping[str, str]] = {"label": "table"}
     name: Annotated[str, "the data set; `accord list datasets`"] = "mnist5k"
     dir: Annotated[str, "folder with the data files; empty: the ACCORD_DATA folder or the user's cache"] = ""
     download: Annotated[bool, "fetch missing files"] = True
@@ -32,12 +33,17 @@ class PartitionConfig(Chosen):
     """How the data is divided among clients."""
 
     kind: ClassVar[str] = "partition"
-    name: Annotated[str, "how to divide the data; `accord list partitions`"] = "dirichlet"
-    clients: Annotated[int, AtLeast(1), "how many clients"] = 20
+    unsaid: ClassVar[str] = "auto"
+    implied: ClassVar[Mapping[str, str]] = dict.fromkeys(("alpha", "min_size", "balance"), "dirichlet")
+    name: Annotated[
+        str, "how to divide the data; `accord list partitions`; auto: by the clients it names, else dirichlet"
+    ] = "auto"
+    clients: Annotated[int, NOT_NEGATIVE, "how many clients; 0: as many as the data names, else 20"] = 0
     test: Annotated[
-        Literal["matching", "holdout", "shared", "natural"],
-        "a client's test data: of its classes, held out of its own, the whole test set, or as the data says",
-    ] = "matching"
+        Literal["auto", "matching", "holdout", "shared", "natural"],
+        "a client's test data: of its classes, held out of its own, the whole test set, or as the data says; auto: as "
+        "the data says, held out where it names clients for training only, else matching",
+    ] = "auto"
     holdout: Annotated[float, PROPER_FRACTION, "share of a client's data, when test is holdout"] = 0.25
     validation: Annotated[float, PROPER_FRACTION, "share of a client's train data kept for validation"] = 0.0
     unseen: Annotated[int, NOT_NEGATIVE, "clients that never train, for judging the model on newcomers"] = 0
@@ -170,7 +176,7 @@ class RunConfig:
     rounds: Annotated[int, AtLeast(1), "rounds of communication"] = 20
     task: Annotated[
         str,
-        Named("problem", also=("auto",)),
+        Named("task", also=("auto",)),
         "what is learned: a class, several labels, numbers, or a label per position; auto: what the data says",
     ] = "auto"
     name: Annotated[str, "the run's folder below out; empty: made from algorithm, data and seed"] = ""

@@ -61,7 +61,9 @@ class Fields:
 
     def packed(self, values: Mapping[str, Tensor]) -> Tensor:
         """[N, size] rows."""
-        return torch.cat([values[name].flatten(1).to(torch.get_default_dtype()) for name in self.names], 1)
+        return torch.cat(
+            [values[name].reshape(len(values[name]), -1).to(torch.get_default_dtype()) for name in self.names], 1
+        )
 
     def unpacked(self, rows: Tensor) -> dict[str, Tensor]:
         """[N, ...] inputs by name, as they were given."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
 from accord.data.federated import Dataset, Index, Pool
 from accord.errors import ConfigError, DataError
+from accord.problems import PROBLEMS
 
 
 def is_finite_number(value: object) -> bool:
@@ -36,24 +38,35 @@ def labels_of(pool: Pool, num_classes: int, part: str = "train") -> Index:
     return labels
 
 
-def check_dataset(dataset: Dataset) -> Index:
-    """Refuse a data set that cannot be partitioned; returns the train labels."""
+def check_dataset(dataset: Dataset) -> None:
+    """Refuse a data set that cannot be partitioned."""
     if not isinstance(dataset, Dataset):
         raise ConfigError(
             f"data must be a data set, not a {type(dataset).__name__}: make one of your arrays with "
-            "accord.from_arrays(x, y), or use from_torch or from_huggingface"
+            "accord.from_arrays(x, y), or use from_table, from_torch or from_huggingface"
         )
     if dataset.num_classes < 1:
         raise DataError(f"data set {dataset.name!r} lists no classes")
     if not len(dataset.train):
         raise DataError(f"data set {dataset.name!r} has no training samples")
-    return labels_of(dataset.train, dataset.num_classes)
+    check_labels(dataset, "train")
 
 
-def check_clients(clients: object) -> int:
+def check_labels(dataset: Dataset, part: Literal["train", "test"]) -> None:
+    """One label for every sample, of the kind the data set says."""
+    pool = dataset.train if part == "train" else dataset.test
+    if dataset.problem == "classification":
+        labels_of(pool, dataset.num_classes, part)
+        return
+    if len(pool.x) != len(pool.y):
+        raise DataError(f"the {part} part has {len(pool.x)} samples and {len(pool.y)} labels; they must be as many")
+    PROBLEMS[dataset.problem].check(pool.y, dataset.num_classes, part)
+
+
+def check_clients(clients: object, least: int = 1) -> int:
     """The number of clients, a whole number of at least one."""
-    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
-        raise ConfigError(f"clients must be a whole number of at least 1, not {clients!r}")
+    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < least:
+        raise ConfigError(f"clients must be a whole number of at least {least}, not {clients!r}")
     return int(clients)
 
 

@@ -21,6 +21,12 @@ class Description:
     name: str
     split: Split
     counts: Index  # [K, C] samples of each class at each client
+    clients: tuple[str, ...] = ()  # names, where there are any
+    classes: tuple[str, ...] = ()
+
+    def name_of(self, client: int) -> str:
+        """The client's name; where clients have none, its number."""
+        return self.clients[client] if self.clients else str(client)
 
     @property
     def sizes(self) -> Index:
@@ -79,10 +85,14 @@ def mean_of(values: Floats) -> float:
 
 
 def describe(data: FederatedData, split: Split = "train") -> Description:
-    """Count the labels of every client in one split."""
+    """Count the labels of every client in one split; where samples have no class, only the samples."""
     groups = {"train": data.train, "validation": data.validation, "test": data.test}[split]
     from_test = split == "test" and data.test_from == "test"
+    if data.problem != "classification":
+        return Description(data.name, split, groups.sizes[:, None], data.names)
     labels = labels_of(data.test_pool if from_test else data.train_pool, data.num_classes, split)
     cells = owners(groups) * data.num_classes + labels[groups.order]
     counts = np.bincount(cells, minlength=len(groups) * data.num_classes)
-    return Description(data.name, split, counts.reshape(len(groups), data.num_classes).astype(np.int64))
+    return Description(
+        data.name, split, counts.reshape(len(groups), data.num_classes).astype(np.int64), data.names, data.classes
+    )

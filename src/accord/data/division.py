@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from accord.data import splits
-from accord.data.checks import check_clients, check_dataset, check_ids, labels_of
+from accord.data.checks import check_clients, check_dataset, check_ids, check_labels, labels_of
 from accord.data.federated import Dataset, FederatedData, Groups, Index, Pool
 from accord.data.partitions import PARTITIONS
 from accord.data.streams import stream
@@ -19,17 +19,54 @@ from accord.errors import ConfigError, DataError
 from accord.settings import PROPER_FRACTION, AtLeast, check, settings_of
 
 NO_SETTINGS: Mapping[str, Any] = {}
+CLIENTS = 20  # where neither the caller nor the data says how many
+Tests = Literal["auto", "matching", "holdout", "shared", "natural"]
+
+
+class Arrangement(NamedTuple):
+    """How a data set is divided, once everything that was left open is settled."""
+
+    partition: str
+    clients: int
+    test: Tests
+
+
+def arrangement(
+    dataset: Dataset | None, partition: str = "auto", clients: int = 0, test: Tests = "auto"
+) -> Arrangement:
+    """What is left open (`auto`, 0) follows from the data: where it names clients, they are the clients.
+
+    Without a data set it is that of data which names nobody.
+    They are then tested on their own test samples or, where those name nobody, on a holdout of their own samples: a
+    test set that mixes clients says nothing of any of them.
+    """
+    named = dataset is not None and dataset.train_clients is not None
+    tested = dataset is not None and dataset.test_clients is not None
+    if partition == "auto":
+        partition = "natural" if named else "dirichlet"
+    own = partition == "natural"
+    if test == "auto":
+        test = "matching" if not own else "natural" if tested else "holdout"
+    if not clients:
+        clients = count_named(dataset) if dataset is not None and named and own else CLIENTS
+    return Arrangement(partition, clients, test)
+
+
+def count_named(dataset: Dataset) -> int:
+    """How many clients the data names."""
+    ids = [part for part in (dataset.train_clients, dataset.test_clients) if part is not None]
+    return len(dataset.client_names) or max(int(np.max(part, initial=-1)) + 1 for part in ids)
 
 
 def federate(
     dataset: Dataset,
     *,
-    clients: Annotated[int, AtLeast(1), "number of clients"],
-    partition: Annotated[str, "who gets which samples"] = "dirichlet",
+    clients: Annotated[int, AtLeast(0), "number of clients; 0: those the data names, else 20"] = 0,
+    partition: Annotated[str, "who gets which samples"] = "auto",
     partition_settings: Mapping[str, Any] = NO_SETTINGS,
     transform: Annotated[str, "how each client's inputs are changed"] = "none",
     transform_settings: Mapping[str, Any] = NO_SETTINGS,
-    test: Annotated[Literal["matching", "holdout", "shared", "natural"], "what clients are tested on"] = "matching",
+    test: Annotated[Tests, "what clients are tested on"] = "auto",
     holdout: Annotated[float, PROPER_FRACTION, "own samples kept for test, with test = holdout"] = 0.25,
     validation: Annotated[float, PROPER_FRACTION, "share of the training samples kept for validation"] = 0.0,
     unseen: Annotated[float, "clients that never train: a number, or a fraction below 1"] = 0,
@@ -38,25 +75,32 @@ def federate(
 ) -> FederatedData:
     """Divide a data set among clients.
 
-    `test` says what a client is tested on: `matching` test samples of its classes, dealt out (default); a
-    `holdout` of its own samples; the `shared` whole test pool; or the `natural` ones named by the data set.
+    Data that names the client of each sample is divided by it, unless another `partition` is named; other data by
+    `dirichlet`. `test` says what a client is tested on: `matching` test samples of its classes, dealt out; a
+    `holdout` of its own samples; the `shared` whole test pool; or the `natural` ones named by the data set; see
+    `arrangement` for what is meant when nothing is said.
     Validation samples are taken from what is left for training. Partition, limit, splits, unseen clients and
     transform each have their own random stream, so that asking for one more thing leaves the others as they
     were.
     """
     given = {"test": test, "holdout": holdout, "validation": validation, "seed": seed}
     check("federate", settings_of(federate), given)
-    clients = check_clients(clients)
+    check_clients(clients, least=0)
+    check_dataset(dataset)
+    if partition == "auto" and partition_settings:
+        raise ConfigError(f"{', '.join(partition_settings)}: settings of a partition that is not named; say partition=")
+    partition, clients, test = arrangement(dataset, partition, clients, test)
     rule = PARTITIONS[partition]
     if test == "natural" and partition != "natural":
         raise ConfigError(
             f"test = 'natural' belongs to partition = 'natural', not {partition!r}; use test = 'matching' or 'holdout'"
         )
-    check_dataset(dataset)
     check_enough(dataset, clients)
     check_test_pool(dataset, test)
     away = splits.unseen_clients(clients, unseen, stream(seed, "unseen"))
     notes = [dataset.note] if dataset.note else []
+    if partition == "natural" and test == "holdout" and dataset.test_clients is None and len(dataset.test):
+        notes.append(f"the test data names no clients: each is tested on {100 * holdout:g} % of its own samples")
     dataset = limited(dataset, limit, stream(seed, "limit"), notes)
     change = make_transform(transform, dataset, clients, seed, transform_settings)
 
@@ -87,8 +131,11 @@ def federate(
         transform=change.transform,
         environments=change.environments,
         unseen=away,
+        problem=dataset.problem,
+        fields=dataset.fields,
         classes=dataset.classes,
         names=dataset.client_names if partition == "natural" else (),
+        division=partition,
         note="; ".join(notes),
         raw=dataset.raw,
     )
@@ -108,7 +155,7 @@ def check_test_pool(dataset: Dataset, test: str) -> None:
     """Refuse a test pool that the asked kind of local test cannot use."""
     if test != "holdout" and not len(dataset.test):
         raise DataError(f"data set {dataset.name!r} has no test samples; use test = 'holdout', not {test!r}")
-    labels_of(dataset.test, dataset.num_classes, "test")
+    check_labels(dataset, "test")
 
 
 def limited(dataset: Dataset, limit: int | None, rng: np.random.Generator, notes: list[str]) -> Dataset:
@@ -141,9 +188,15 @@ def subset(pool: Pool, index: Index) -> Pool:
 
 
 def kinds(dataset: Dataset) -> tuple[Index, Index]:
-    """What must match between train and test samples: the class, and the domain where both have domains."""
-    train = labels_of(dataset.train, dataset.num_classes)
-    test = labels_of(dataset.test, dataset.num_classes, "test")
+    """What must match between train and test samples: the class, and the domain where both have domains.
+
+    Samples that have no class are all of one kind.
+    """
+    if dataset.problem == "classification":
+        train = labels_of(dataset.train, dataset.num_classes)
+        test = labels_of(dataset.test, dataset.num_classes, "test")
+    else:
+        train, test = (np.zeros(len(pool), dtype=np.int64) for pool in (dataset.train, dataset.test))
     if dataset.train_domains is None or dataset.test_domains is None:
         return train, test
     train_domains = check_ids(dataset.train_domains, dataset.train, "domains")

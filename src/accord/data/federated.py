@@ -161,6 +161,7 @@ class FederatedData:
     problem: str = "classification"  # an entry of `accord.problems`
     fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
     raw: Inputs | None = None  # see Dataset
+    division: str = ""  # the partition's name, where one was used
 
     def __post_init__(self) -> None:
         if not len(self.train) == len(self.validation) == len(self.test):

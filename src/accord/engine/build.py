@@ -35,16 +35,19 @@ if TYPE_CHECKING:
     from accord.config import RunConfig
 
 
+def load_data(config: RunConfig) -> Dataset:
+    """The data set the configuration names."""
+    data = config.data
+    folder = Path(data.dir) if data.dir else None
+    options = {"download": data.download, "normalise": data.normalise, "task": config.task, **data.options}
+    return load_dataset(data.name, folder, **options)
+
+
 def build_data(config: RunConfig, dataset: Dataset | None = None) -> FederatedData:
     """Load the data set (unless one is given) and deal it to the clients."""
-    data, part = config.data, config.partition
-    if dataset is None:
-        folder = Path(data.dir) if data.dir else None
-        dataset = load_dataset(
-            data.name, folder, download=data.download, normalise=data.normalise, **dict(data.options)
-        )
+    part = config.partition
     return federate(
-        as_asked(config.task, dataset),
+        as_asked(config.task, load_data(config) if dataset is None else dataset),
         clients=part.clients,
         partition=part.name,
         partition_settings=dict(part.options),
@@ -54,7 +57,7 @@ def build_data(config: RunConfig, dataset: Dataset | None = None) -> FederatedDa
         holdout=part.holdout,
         validation=part.validation,
         unseen=part.unseen,
-        limit=data.limit or None,
+        limit=config.data.limit or None,
         seed=config.partition_seed,
     )
 
@@ -81,7 +84,7 @@ def pooled(data: FederatedData) -> FederatedData:
     if data.transform is not None:
         raise ConfigError("algorithm centralized cannot pool clients that see transformed inputs: set transform none")
     one, none = Groups.of([union]), Groups.of([[]])
-    return replace(data, train=one, validation=none, test=none, unseen=frozenset())
+    return replace(data, train=one, validation=none, test=none, unseen=frozenset(), names=())
 
 
 def judged_on_validation(data: FederatedData) -> FederatedData:

@@ -47,6 +47,7 @@ def scene_of(federation: Federation) -> Scene:
             "split": config.evaluate.split,
             "versions": versions(),
             **({"note": data.note} if data.note else {}),
+            **({"client_names": list(data.names)} if data.names else {}),
         },
         visit=visit,
     )

@@ -7,7 +7,7 @@ to an executor on this machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,7 +50,13 @@ class Policy:
 
 
 def collect(
-    task: str, round: int, asked: Sequence[int], answers: Iterable[Answer], policy: Policy, absent: Mapping[int, str]
+    task: str,
+    round: int,
+    asked: Sequence[int],
+    answers: Iterable[Answer],
+    policy: Policy,
+    absent: Mapping[int, str],
+    name_of: Callable[[int], str] = str,
 ) -> tuple[list[Answer], dict[int, str]]:
     """The good answers ordered by client id, and who is missing, with the reason; `absent` were never reached."""
     missing = {client: absent[client] for client in sorted(absent)}
@@ -58,14 +64,15 @@ def collect(
     failed = 0
     for answer in sorted(answers, key=lambda answer: answer.client):
         if answer.fatal and policy.diverged_ends:
-            raise DivergedError(answer.error)
+            who = name_of(answer.client)
+            raise DivergedError(answer.error if who == str(answer.client) else f"{who}: {answer.error}")
         if answer.result is None:
             missing[answer.client] = answer.error
             failed += 1
         else:
             good.append(answer)
     if failed > math.floor(policy.tolerate * len(asked) + 1e-9):
-        reasons = "\n".join(f"client {c}: {why.strip()}" for c, why in missing.items() if c not in absent)
+        reasons = "\n".join(f"client {name_of(c)}: {why.strip()}" for c, why in missing.items() if c not in absent)
         raise RunError(
             f"round {round + 1}: {failed} of {len(asked)} clients failed in task {task!r}, and at most "
             f"{100 * policy.tolerate:g} % may (clients.tolerate): mend the cause, or raise clients.tolerate to go on "
@@ -97,10 +104,12 @@ class LocalExchange:
         policy: Policy | None = None,
         drop_rate: float = 0.0,
         keep_memory: bool = True,
+        name_of: Callable[[int], str] = str,
     ) -> None:
         self.executor, self.store, self.key = executor, store, key
         self.round, self.lr = round, lr
         self.policy, self.drop_rate, self.keep_memory = policy or Policy(), drop_rate, keep_memory
+        self.name_of = name_of
         self.bytes_down = self.bytes_up = 0
         self.missing: dict[int, str] = {}
         self._exchanges = 0
@@ -116,7 +125,7 @@ class LocalExchange:
         self.bytes_down += len(works) * num_bytes(shared) + sum(num_bytes(work.private) for work in works)
         answers = self.executor.run(Request(task, self.round, self.lr, shared, works)) if works else []
         try:
-            good, missing = collect(task, self.round, clients, answers, self.policy, absent)
+            good, missing = collect(task, self.round, clients, answers, self.policy, absent, self.name_of)
         except EmptyRound:
             self.missing |= absent | {a.client: a.error for a in answers if a.result is None}
             raise

@@ -39,6 +39,7 @@ from accord.engine.build import (
     choose_device,
     fits,
     judged_on_validation,
+    load_data,
     pooled,
 )
 from accord.engine.checkpoint import to_device
@@ -46,6 +47,7 @@ from accord.engine.exchange import LocalExchange, Policy
 from accord.engine.identity import Identity, identity
 from accord.engine.planned import check_steps
 from accord.engine.problem import check_asked, check_defined, facts_of
+from accord.engine.settled import handed_over, settled
 from accord.engine.store import ClientStore
 from accord.engine.trial import trains_on_one, try_network
 from accord.errors import ConfigError
@@ -77,7 +79,9 @@ class Federation:
         if model is not None and not isinstance(model, nn.Module):
             raise ConfigError(f"model must be a torch.nn.Module, not a {type(model).__name__}")
         device = choose_device(config.device)
-        divided = data if isinstance(data, FederatedData) else build_data(config, data)
+        given = load_data(config) if data is None else data
+        config = settled(config if data is None else handed_over(config), given)
+        divided = given if isinstance(given, FederatedData) else build_data(config, given)
         check_asked(config.task, divided)
         check_data(divided)
         if config.evaluate.split == "validation":
@@ -175,6 +179,7 @@ class Federation:
             policy=replace(policy, minimum=1) if rehearsal else policy,
             drop_rate=0.0 if rehearsal else clients.drop_rate,
             keep_memory=not rehearsal,
+            name_of=self.train_data.name_of,
         )
 
     def first_state(self, exchange: Exchange) -> State:

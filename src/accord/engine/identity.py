@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from accord.core.fields import Fields
 from accord.core.given import duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.model import Classifier, Model
 from accord.data.federated import FederatedData, Groups, Pool
@@ -39,7 +40,7 @@ def identity(data: FederatedData, model: Model, settings: str) -> Identity:
     whole = data.train_pool.take(np.zeros(0, np.int64))[0].dtype == torch.int64
     return {
         "data": data_identity(data),
-        "network": network_identity(model.network, data.sample_shape, whole),
+        "network": network_identity(model.network, data.sample_shape, whole, model.fields),
         "settings": {"hash": settings},
     }
 
@@ -49,8 +50,10 @@ def data_identity(data: FederatedData) -> Identity:
     return {
         "name": data.name,
         "classes": data.num_classes,
+        **({} if data.problem == "classification" else {"task": data.problem}),
         "sample": list(data.sample_shape),
         "clients": len(data),
+        **({"client_names": list(data.names)} if data.names else {}),
         "unseen": sorted(int(client) for client in data.unseen),
         "train_samples": len(data.train_pool),
         "test_samples": len(data.test_pool),
@@ -58,10 +61,13 @@ def data_identity(data: FederatedData) -> Identity:
         "test_values": _digest(_pool(data.test_pool)),
         "division": _digest(part for groups in (data.train, data.validation, data.test) for part in _groups(groups)),
         "changed_inputs": _digest(_transformed(data)),
+        **({"columns_and_classes": _digest(_meaning(data))} if data.raw is not None else {}),
     }
 
 
-def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: bool = False) -> Identity:
+def network_identity(
+    network: nn.Module, sample_shape: tuple[int, ...], whole: bool = False, fields: Fields | None = None
+) -> Identity:
     """Its layers and parameters, and the answers of a copy with weights that depend on nothing but their names."""
     layers = [f"{name}: {type(m).__name__}({m.extra_repr()})" for name, m in network.named_modules() if name]
     values = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in network.state_dict().items()]
@@ -69,7 +75,7 @@ def network_identity(network: nn.Module, sample_shape: tuple[int, ...], whole: b
         "layers": layers,
         "values": values,
         "fixed": _fixed(network),
-        "answers": _answers(network, sample_shape, whole),
+        "answers": _answers(network, sample_shape, whole, fields),
     }
 
 
@@ -138,7 +144,9 @@ def _near(was: object, now: list[float | None]) -> bool:
     return True
 
 
-def _answers(network: nn.Module, sample_shape: tuple[int, ...], whole: bool) -> list[float | None]:
+def _answers(
+    network: nn.Module, sample_shape: tuple[int, ...], whole: bool, fields: Fields | None
+) -> list[float | None]:
     """A few outputs for inputs and weights drawn from a fixed seed; None where they are no finite numbers.
 
     Inputs that are `whole` numbers are token ids, of which there are at least two.
@@ -152,8 +160,9 @@ def _answers(network: nn.Module, sample_shape: tuple[int, ...], whole: bool) -> 
             tensor.copy_(scale * (2 * drawn - 1) if tensor.dim() > 1 else 1 + scale * drawn)
     x = torch.rand((PROBES, *sample_shape), generator=generator, dtype=torch.float32)
     x = x.round().long() if whole else x
+    given: Any = fields.unpacked(x) if fields is not None and getattr(probe, "takes_fields", False) else x
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        logits: Tensor = cast(Classifier, probe).logits_and_features(x, None)[0]
+        logits: Tensor = cast(Classifier, probe).logits_and_features(given, None)[0]
     flat = logits.flatten()[:SHOWN]
     return [round(float(v), 6) if math.isfinite(v) else None for v in flat]
 
@@ -176,6 +185,11 @@ def _bytes(tensor: Tensor) -> Iterator[bytes]:
     """A piece at a time, so that a large pool is never copied whole."""
     for start in range(0, len(tensor) if tensor.numel() else 0, 4096):
         yield tensor.detach()[start : start + 4096].cpu().contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def _meaning(data: FederatedData) -> Iterator[bytes]:
+    """How raw rows became samples: a table in other units may give the same samples, and mean something else."""
+    yield json.dumps([data.inputs.to_json(), data.classes], sort_keys=True).encode()
 
 
 def _groups(groups: Groups) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from accord.engine.exchange import DROPPED_OUT
@@ -16,7 +16,7 @@ def named(missing: Mapping[int, str]) -> dict[str, str]:
     return {str(client): _last_line(why) for client, why in sorted(missing.items())}
 
 
-def account(records: Iterable[Mapping[str, Any]]) -> Record:
+def account(records: Iterable[Mapping[str, Any]], name_of: Callable[[int], str] = str) -> Record:
     """What all rounds' records come to; clients that dropped out as simulated are counted, not named."""
     left_out: dict[str, Record] = {}
     dropped_out = skipped = 0
@@ -27,7 +27,7 @@ def account(records: Iterable[Mapping[str, Any]]) -> Record:
                 dropped_out += 1
             else:
                 left_out[client] = {"times": left_out.get(client, {"times": 0})["times"] + 1, "why": why}
-    ordered = dict(sorted(left_out.items(), key=lambda entry: int(entry[0])))
+    ordered = {name_of(client): left_out[str(client)] for client in sorted(map(int, left_out))}
     return {"left_out": ordered, "dropped_out": dropped_out, "skipped_rounds": skipped}
 
 

@@ -32,7 +32,7 @@ from accord.engine.sites import read_sites, write_sites
 from accord.engine.store import ClientStore
 from accord.errors import CheckpointError, DataError, DivergedError
 from accord.executors.gpu.precision import numerics
-from accord.figures import figure_of, leading
+from accord.figures import figure_of, judged_value
 from accord.frames import frame_of
 from accord.measures import Evaluator, Function, Measure
 from accord.measures.sites import Sites
@@ -80,7 +80,7 @@ class Outcome:
         `value` is a column of `frame()`, such as "clients/worst"; without one, what the run is judged by.
         """
         runs = {str(self.summary["algorithm"]): [self.metrics]}
-        return figure_of(runs, value or leading(runs, [self.summary]))
+        return figure_of(runs, value or judged_value(runs, [self.summary]))
 
 
 class Finished(NamedTuple):
@@ -106,7 +106,7 @@ def run(
     """
     federation = Federation.build(config, data, model)
     evaluator = evaluator_of(federation, metrics)
-    return _carry_out(federation, evaluator, new_folder(config, federation.identity), Audience(observers))
+    return _carry_out(federation, evaluator, new_folder(federation.config, federation.identity), Audience(observers))
 
 
 def resume(
@@ -224,7 +224,9 @@ def _rounds(
         sites = evaluator.sites(final)
         write_sites(logs.folder, sites)
         own.complete(rehearsal, federation.algorithm.message(state))
-        summary |= account([*logs.read("metrics"), {"missing": named(rehearsal.missing)}])
+        summary |= account(
+            [*logs.read("metrics"), {"missing": named(rehearsal.missing)}], federation.train_data.name_of
+        )
     finally:
         executor.close()
     return Finished(state, summary, sites, own)

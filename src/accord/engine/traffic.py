@@ -43,7 +43,15 @@ class _Counting:
                 self.parcels.append(Parcel(self.phase, task, direction, name, size))
 
 
-def measure_traffic(config: RunConfig) -> list[Parcel]:
+class Traffic(list[Parcel]):
+    """The parcels of a client's round, and the data's name and number of clients they were counted with."""
+
+    def __init__(self, parcels: Sequence[Parcel], data: str, clients: int) -> None:
+        super().__init__(parcels)
+        self.data, self.clients = data, clients
+
+
+def measure_traffic(config: RunConfig) -> Traffic:
     """The parcels of a client's round under this configuration; none where all data is pooled, as then nobody sends.
 
     Nothing is written, next to nothing is trained.
@@ -57,4 +65,5 @@ def measure_traffic(config: RunConfig) -> list[Parcel]:
         exchange = federation.exchange(executor, store, 0)
         state = federation.first_state(_Counting(exchange, "start", parcels))
         federation.algorithm.round(state, federation.world(0), _Counting(exchange, "round", parcels))
-    return [] if federation.algorithm.pools_data else parcels
+    found = [] if federation.algorithm.pools_data else parcels
+    return Traffic(found, federation.data.name, len(federation.data))

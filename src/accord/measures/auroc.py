@@ -10,6 +10,7 @@ from accord.measures.ranking import one_against_rest
 
 @metric(
     "auroc",
+    title="AUROC",
     problems=("classification", "multilabel"),
     extra="metrics",
     doc="area below the ROC curve; of more than two classes the mean, each against the rest",

@@ -15,6 +15,7 @@ BINS = 15
 
 @metric(
     "ece",
+    title="ECE",
     better="lower",
     percent=True,
     problems=("classification",),

@@ -44,8 +44,8 @@ TAKEN = {
 class Metric(Measure):
     """The function on the test pool (mean over its environments), and its spread over the clients' own test data.
 
-    `problems` it is defined for, all of them where none is named; of those in `always` it is told unasked. `classes`:
-    there must be so many. `extra` is the one of ours that installs what it imports.
+    `title` is its name in tables. `problems` it is defined for, all of them where none is named; of those in `always`
+    it is told unasked. `classes`: there must be so many. `extra` is the one of ours that installs what it imports.
     """
 
     reads = frozenset({"logits"})
@@ -58,6 +58,7 @@ class Metric(Measure):
         better: Better | None = "higher",
         doc: str = "",
         percent: bool = False,
+        title: str = "",
         problems: Sequence[str] = (),
         always: Sequence[str] = (),
         classes: int | None = None,
@@ -76,7 +77,7 @@ class Metric(Measure):
         self.better = better
         self.__doc__ = doc or (inspect.getdoc(function) or self.name.replace("_", " ")).splitlines()[0]
         self.setting = switch(self.name, self.__doc__)
-        self.columns = _columns(self.name, better, percent)
+        self.columns = _columns(self.name, title or self.name.replace("_", " "), better, percent)
 
     def on(self, scene: Scene) -> bool:
         """Where it is asked for, or belongs to the problem."""
@@ -183,8 +184,8 @@ def as_measure(given: Measure | Function) -> Measure:
     return given if isinstance(given, Measure) else Metric(given)
 
 
-def _columns(name: str, better: Better | None, share: bool) -> tuple[Column, ...]:
-    title, unit, write = name.replace("_", " "), " %" if share else "", percent if share else number
+def _columns(name: str, title: str, better: Better | None, share: bool) -> tuple[Column, ...]:
+    unit, write = " %" if share else "", percent if share else number
     spread = (f"client_{name}",)
     return (
         Column(name, f"{title}{unit}", (name,), write, better),

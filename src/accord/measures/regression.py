@@ -12,7 +12,14 @@ from torch import Tensor
 from accord.measures.metric import metric
 
 
-@metric("mae", better="lower", problems=("regression",), always=("regression",), doc="mean absolute error")
+@metric(
+    "mae",
+    title="MAE",
+    better="lower",
+    problems=("regression",),
+    always=("regression",),
+    doc="mean absolute error",
+)
 def mae(outputs: Tensor, labels: Tensor) -> float:
     """In the labels' own unit."""
     return float((outputs.double() - labels.double().reshape(outputs.shape)).abs().mean())
@@ -20,6 +27,7 @@ def mae(outputs: Tensor, labels: Tensor) -> float:
 
 @metric(
     "r2",
+    title="R2",
     problems=("regression",),
     always=("regression",),
     doc="coefficient of determination: 1 - squared error / squared distance of the labels from their mean",

@@ -47,7 +47,7 @@ def sites_of(data: FederatedData, values: Mapping[str, Vector]) -> Sites:
     first = (headline, f"personal_{headline}", f"personal_{headline}_before")
     return Sites(
         {
-            "site": [name_of(data, client) for client in range(len(data))],
+            "site": [data.name_of(client) for client in range(len(data))],
             "client": list(range(len(data))),
             "samples": data.train.sizes.tolist(),
             "test_samples": data.test.sizes.tolist(),
@@ -55,11 +55,6 @@ def sites_of(data: FederatedData, values: Mapping[str, Vector]) -> Sites:
             **{name: _or_none(values[name]) for name in [*first, *values] if name in values},
         }
     )
-
-
-def name_of(data: FederatedData, client: int) -> str:
-    """What a client is called."""
-    return data.names[client] if data.names else str(client)
 
 
 def _labels(data: FederatedData) -> dict[str, list[Any]]:

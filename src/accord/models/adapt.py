@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +21,17 @@ from accord.core.model import Fuse, Shape
 from accord.errors import ConfigError, nearest
 from accord.models.shapes import evaluating
 
+Given = Tensor | Mapping[str, Tensor]  # samples, or their several inputs by name
+
 
 class Adapted(nn.Module):
-    """A user's module, its head and perhaps its feature maps known by name. Made by `adapt`."""
+    """A user's module, its head and perhaps its feature maps known by name. Made by `adapt`.
+
+    Where a sample is several inputs, the module is given them as arguments of their names, or as one dictionary if its
+    forward has no such arguments.
+    """
+
+    takes_fields = True
 
     own_prefix = "module."  # stands before the names of its values; a model that leaves has them without
 
@@ -45,23 +54,32 @@ class Adapted(nn.Module):
             )
         return self._num_features
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Given) -> Tensor:
         """What the module itself gives: [B, C] logits."""
-        logits: Tensor = self.module(x)
+        logits: Tensor = self._run(x)
         return logits
 
-    def features(self, x: Tensor) -> Tensor:
-        """[B, D] features: what the head is given."""
+    def _run(self, x: Given) -> Any:
+        if isinstance(x, Mapping) and self._by_name(tuple(x)):
+            return self.module(**x)
+        return self.module(x)
+
+    def _by_name(self, names: tuple[str, ...]) -> bool:
+        known = inspect.signature(self.module.forward).parameters
+        return any(one.kind is one.VAR_KEYWORD for one in known.values()) or set(names) <= known.keys()
+
+    def features(self, x: Given) -> Tensor:
+        """[B, D] features: what the head is given, [B, L, D] where it answers for every position."""
         return self.logits_and_features(x)[1]
 
-    def feature_maps(self, x: Tensor) -> Tensor:
+    def feature_maps(self, x: Given) -> Tensor:
         """[B, channels, height, width] output of the submodule named as `maps`."""
         seen: list[Any] = []
         with self._watch_maps(seen, None):
-            self.module(x)
+            self._run(x)
         return self._feature_maps(seen)
 
-    def logits_and_features(self, x: Tensor, fuse: Fuse | None = None) -> tuple[Tensor, Tensor]:
+    def logits_and_features(self, x: Given, fuse: Fuse | None = None) -> tuple[Tensor, Tensor]:
         """Both in one pass; `fuse` changes the feature maps on their way."""
         given: list[tuple[Any, ...]] = []
         hook = self.get_submodule(self.head_name).register_forward_pre_hook(
@@ -69,31 +87,33 @@ class Adapted(nn.Module):
         )
         try:
             if fuse is None:
-                logits = self.module(x)
+                logits = self._run(x)
             else:
                 seen: list[Any] = []
                 with self._watch_maps(seen, fuse):
-                    logits = self.module(x)
+                    logits = self._run(x)
                 self._feature_maps(seen)
         finally:
             hook.remove()
-        return self._checked_logits(logits), self._features(given)
+        checked = self._checked_logits(logits)
+        return checked, self._features(given, checked)
 
-    def check(self, example: Tensor) -> None:
+    def check(self, example: Given) -> None:
         """Dry run in evaluation mode; learns the number of features and the shape of the maps."""
         with evaluating(self.module):
             logits, features = self.logits_and_features(example)
             maps = None if self.maps_name is None else self.feature_maps(example)
+        count = len(next(iter(example.values())) if isinstance(example, Mapping) else example)
         for what, tensor in (("logits", logits), ("features", features)):
-            if len(tensor) != len(example):
+            if len(tensor) != count:
                 raise ConfigError(
-                    f"the {what} have shape {tuple(tensor.shape)}, but the example holds {len(example)} "
+                    f"the {what} have shape {tuple(tensor.shape)}, but the example holds {count} "
                     "samples; the first dimension must count samples"
                 )
-        self._num_features = features.shape[1]
+        self._num_features = features.shape[-1]
         self.map_shape = None if maps is None else tuple(maps.shape[1:])
 
-    def _features(self, given: list[tuple[Any, ...]]) -> Tensor:
+    def _features(self, given: list[tuple[Any, ...]], logits: Tensor) -> Tensor:
         name = _plain(self.head_name)
         if len(given) != 1:
             raise ConfigError(
@@ -104,7 +124,7 @@ class Adapted(nn.Module):
             kinds = ", ".join(type(item).__name__ for item in given[0]) or "nothing"
             raise ConfigError(f"the head {name!r} must be called with one tensor, got {kinds}")
         features = given[0][0]
-        if features.dim() != 2:
+        if features.dim() != 2 and not (features.dim() == logits.dim() == 3):
             raise ConfigError(
                 f"the head {name!r} was given a tensor of shape {tuple(features.shape)}, but features must "
                 "be [samples, features]; flatten or pool before the head, or name a later layer"
@@ -112,7 +132,7 @@ class Adapted(nn.Module):
         return features
 
     def _checked_logits(self, logits: object) -> Tensor:
-        if not isinstance(logits, Tensor) or logits.dim() != 2:
+        if not isinstance(logits, Tensor) or logits.dim() not in (2, 3):
             got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
             raise ConfigError(
                 f"{type(self.module).__name__} must return one tensor of logits [samples, classes], got {got}"
@@ -153,7 +173,7 @@ class Adapted(nn.Module):
             hook.remove()
 
 
-def adapt(module: nn.Module, head: str, maps: str | None = None, example: Tensor | None = None) -> Adapted:
+def adapt(module: nn.Module, head: str, maps: str | None = None, example: Given | None = None) -> Adapted:
     """Use `module` as a network. `head` and `maps` are names of submodules, e.g. "fc" or "classifier.6".
 
     Parameters with `requires_grad=False` are not trained, and submodules in evaluation mode stay in it (a module that

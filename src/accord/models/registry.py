@@ -1,10 +1,15 @@
-"""The models by name. A factory takes the shape of one sample, the number of classes and its own settings."""
+"""The models by name.
+
+A factory takes the shape of one sample, the number of outputs (classes, or numbers asked for) and its own settings; one
+that has an argument `facts` is given all that is known of the data.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from accord.models.network import Network
+from torch import nn
+
 from accord.settings import Registry
 
-MODELS: Registry[Callable[..., Network]] = Registry("model", home="accord.models")
+MODELS: Registry[Callable[..., nn.Module]] = Registry("model", home="accord.models")

@@ -4,6 +4,6 @@ An entry of `PROBLEMS` owns what labels look like, the loss of a sample, what a 
 run and which values of it are better. It is one file of this folder and is found by itself.
 """
 
-from accord.problems.problem import PROBLEMS, Problem, entry, headlines
+from accord.problems.problem import PROBLEMS, Problem, entry, headlines, leading
 
-__all__ = ["PROBLEMS", "Problem", "entry", "headlines"]
+__all__ = ["PROBLEMS", "Problem", "entry", "headlines", "leading"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
@@ -100,6 +100,11 @@ def headlines() -> dict[str, Problem]:
     for problem in PROBLEMS.values():
         found.setdefault(problem.headline, problem)
     return found
+
+
+def leading(summary: Mapping[str, object]) -> str:
+    """Which number leads in the summary of a run."""
+    return str(summary.get("judged_by", "accuracy")).removeprefix("personal_")
 
 
 @functools.lru_cache(maxsize=32)

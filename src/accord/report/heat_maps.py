@@ -13,6 +13,8 @@ from accord.figures import empty_figure, whole_numbers
 from accord.report.plots import write_png
 
 SHADES = " ░▒▓█"
+LEGEND = 12  # classes whose names fit below
+WIDEST = 24  # characters of a name
 
 
 def heat_map_text(description: Description, max_clients: int = 40, max_classes: int = 40) -> str:
@@ -24,19 +26,35 @@ def heat_map_text(description: Description, max_clients: int = 40, max_classes: 
     clients, classes = description.counts.shape
     counts = description.counts[:max_clients, :max_classes]
     level = np.ceil(counts / max(int(counts.max(initial=0)), 1) * (len(SHADES) - 1)).astype(np.int64)
-    wide = max(len(str(len(counts) - 1)), len("client"))
+    names = [cut(description.name_of(client)) for client in range(len(counts))]
+    wide = max(len(name) for name in ["client", *names])
     cell = max(len(str(counts.shape[1] - 1)), 2)
     lines = [" ".join(["client".rjust(wide), *(str(c).rjust(cell) for c in range(counts.shape[1])), "samples"])]
     lines += [
-        " ".join([str(k).rjust(wide), *(SHADES[i] * cell for i in row), str(size).rjust(len("samples"))])
-        for k, (row, size) in enumerate(zip(level.tolist(), description.sizes.tolist(), strict=False))
+        " ".join([name.rjust(wide), *(SHADES[i] * cell for i in row), str(size).rjust(len("samples"))])
+        for name, row, size in zip(names, level.tolist(), description.sizes.tolist(), strict=False)
     ]
     lines.append(f"{SHADES[-1]} = {int(counts.max(initial=0))} samples")
+    lines += class_legend(description)
     if clients > max_clients:
         lines.append(f"{clients - max_clients} more clients not shown")
     if classes > max_classes:
         lines.append(f"{classes - max_classes} more classes not shown")
     return "\n".join(lines)
+
+
+def class_legend(description: Description) -> list[str]:
+    """What the columns' numbers stand for, if that is said in a line."""
+    names = description.classes
+    if not names or len(names) > LEGEND or names == tuple(map(str, range(len(names)))):
+        return []
+    return ["classes: " + ", ".join(f"{number} {cut(name)}" for number, name in enumerate(names))]
+
+
+def cut(name: str) -> str:
+    """As much of a name as a line has room for, without what a terminal would take for orders."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return plain if len(plain) <= WIDEST else plain[: WIDEST - 1] + "…"
 
 
 def heat_map_png(

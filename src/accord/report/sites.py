@@ -11,7 +11,7 @@ import numpy as np
 
 from accord.measures.column import number, percent
 from accord.measures.sites import Sites
-from accord.problems import Problem, headlines
+from accord.problems import Problem, headlines, leading
 from accord.report.terminal import empty_table, framed
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ class Judged(NamedTuple):
 
 def judged_by(summary: Summary) -> Judged:
     """What runs of its problem are judged by."""
-    key = str(summary.get("judged_by", "accuracy")).removeprefix("personal_")
-    known = headlines()
+    key, known = leading(summary), headlines()
     return Judged(key, known[key]) if key in known else Judged("accuracy", known["accuracy"])
 
 

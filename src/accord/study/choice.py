@@ -1,8 +1,8 @@
 """Which trial is the best of its algorithm.
 
-A trial is judged by the mean accuracy over the last fifth of its rounds; a personal method, or one without a global
-model, by the personal accuracy at the end. A trial that diverges, or draws what its method refuses, is worse than all
-others. The best is used for the runs, the earlier one of two equals.
+A trial is judged by the mean accuracy (or the task's own number) over the last fifth of its rounds; a personal method,
+or one without a global model, by the personal one at the end. A trial that diverges, or draws what its method refuses,
+is worse than all others. The best is used for the runs, the earlier one of two equals.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from accord.core.methods import is_personal
 from accord.errors import ConfigError
+from accord.problems import headlines, leading
 from accord.report.runs import read_metrics, read_summary
 from accord.study.trials import Trial
 
@@ -61,10 +62,10 @@ def best_of(trials: Sequence[Trial]) -> Choice:
             record |= {"score": None, "failed": trial.failure}
         else:
             record["score"], judged_by = score(trial)
-            if record["score"] > highest:
-                best, highest = trial, record["score"]
+            if worth(record["score"], judged_by) > highest:
+                best, highest = trial, worth(record["score"], judged_by)
         tried.append(record)
-    reached = highest if math.isfinite(highest) else None
+    reached = worth(highest, judged_by) if math.isfinite(highest) else None
     return Choice(best.number, best.settings, reached, judged_by, tried, best.texts)
 
 
@@ -73,12 +74,18 @@ def score(trial: Trial) -> tuple[float, str]:
     summary = read_summary(trial.folder)
     first = math.floor((1 - LAST) * trial.config.rounds)  # the last round is always evaluated
     records = [record for record in read_metrics(trial.folder) if record["round"] > first]
-    accuracies = [record["accuracy"] for record in records if "accuracy" in record]
-    if accuracies and not is_personal(trial.config.algorithm.name):
-        return statistics.fmean(accuracies), "accuracy"
-    if summary.get("personal_accuracy"):
-        return float(summary["personal_accuracy"]["mean"]), "personal accuracy"
+    name = leading(summary)
+    values = [record[name] for record in records if name in record]
+    if values and not is_personal(trial.config.algorithm.name):
+        return statistics.fmean(values), name
+    if summary.get(f"personal_{name}"):
+        return float(summary[f"personal_{name}"]["mean"]), f"personal {name}"
     raise ConfigError(
-        f"algorithm {trial.config.algorithm.name} has no global model to be tuned by: measure its personal accuracy "
+        f"algorithm {trial.config.algorithm.name} has no global model to be tuned by: measure its personal {name} "
         "with --set evaluate.personal=true"
     )
+
+
+def worth(score: float, judged_by: str) -> float:
+    """A score of which more is better: errors are turned round, and turned round again they are themselves."""
+    return score if headlines()[judged_by.removeprefix("personal ")].higher_is_better else -score

@@ -1,14 +1,14 @@
 """Own data and an own network: what all runs of a study are given beside their settings.
 
-A configuration does not say what is in them, so a study's folder is told apart by their digest as well: numbers made
-from other data are never taken for those of these.
+A configuration does not say what is in them, nor in the table or the folder it names, so a study's folder is told apart
+by their digest as well: numbers made from other data are never taken for those of these.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from accord.config import RunConfig
 from accord.data.federated import Dataset, FederatedData
+from accord.engine.build import load_data
+from accord.engine.settled import OWN_FILES, handed_over, settled
 from accord.errors import ConfigError
 
 
@@ -26,6 +29,7 @@ class Inputs:
 
     data: FederatedData | Dataset | None = None
     model: nn.Module | None = None
+    files: Dataset | None = None  # what the configuration's own files hold: it has their place, and not their contents
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, FederatedData | Dataset | None):
@@ -36,6 +40,18 @@ class Inputs:
         if not isinstance(self.model, nn.Module | None):
             raise ConfigError(f"model is a {type(self.model).__name__}: give a torch module, see accord.adapt")
 
+    def with_files_of(self, config: RunConfig) -> Inputs:
+        """Itself and what is in the files of the user's own that the configuration names."""
+        if self.data is not None or config.data.name not in OWN_FILES:
+            return self
+        return replace(self, files=load_data(config))
+
+    def settled(self, config: RunConfig) -> RunConfig:
+        """The configuration of one run with nothing left open."""
+        if self.data is not None:
+            return settled(handed_over(config), self.data)
+        return settled(config, self.files if config.data.name in OWN_FILES else None)
+
     @property
     def dealt(self) -> bool:
         """Whether the data came divided, so that the settings of the partition are not used."""
@@ -44,10 +60,10 @@ class Inputs:
     @cached_property
     def digest(self) -> str:
         """The same for the same samples, division, network and weights; empty when nothing is given."""
-        if self.data is None and self.model is None:
+        if self.data is None and self.model is None and self.files is None:
             return ""
         known = hashlib.sha256()
-        for piece in _pieces([self.data, self.model]):
+        for piece in _pieces([self.data or self.files, self.model]):
             known.update(len(piece).to_bytes(8, "little"))
             known.update(piece)
         return known.hexdigest()

@@ -59,6 +59,9 @@ class Comparison:
             object.__setattr__(self, name, several(getattr(self, name), name))
         for name in ("sets", "algorithms"):
             check_texts(getattr(self, name), name)
+        about = [text for text in self.sets if _key(text).startswith("data.") or _key(text) == "task"]
+        named = from_dict({key: value for key, value in self._given.items() if key in ("data", "task")}, about)
+        object.__setattr__(self, "inputs", self.inputs.with_files_of(named))
         if any(whole(seed, "seeds") < 0 for seed in self.seeds):
             raise ConfigError(f"seeds: must be at least 0, not {min(self.seeds)}")
         check_distinct(self.algorithms, "algorithms")
@@ -108,7 +111,8 @@ class Comparison:
         known = {f"algorithm.{key}" for key in self.settings[algorithm]}
         fitting = [text for text in self.sets if not _key(text).startswith("algorithm.") or _key(text) in known]
         file = "" if self.source is None or isinstance(self.source, RunConfig) else str(self.source)
-        return from_dict(self._given, [*fitting, f"algorithm.name={algorithm}", f"seed={seed}", *more], file)
+        config = from_dict(self._given, [*fitting, f"algorithm.name={algorithm}", f"seed={seed}", *more], file)
+        return self.inputs.settled(config)
 
     @cached_property
     def folder(self) -> Path:

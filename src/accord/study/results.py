@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from accord.engine.files import write_atomic
-from accord.figures import figure_of, leading, series
+from accord.figures import figure_of, judged_value, series
 from accord.frames import frame_of
 from accord.report.plots import curves
 from accord.report.tables import Row, aggregate, as_json, markdown
@@ -99,7 +99,7 @@ class ComparisonResult:
 
         `value` is a column of `frame()`, such as "clients/worst"; without one, what the runs are judged by.
         """
-        return figure_of(self._by_algorithm, value or leading(self._by_algorithm, self.summaries.values()))
+        return figure_of(self._by_algorithm, value or judged_value(self._by_algorithm, self.summaries.values()))
 
     def frame(self, of: Literal["rounds", "runs"] = "rounds") -> pd.DataFrame:
         """All numbers as a table of pandas (the extra `tables`), by algorithm, seed and round; or one row per run."""
@@ -110,7 +110,7 @@ class ComparisonResult:
 
     def draw(self, path: Path) -> bool:
         """The curves as a PNG file; False when there is nothing to draw."""
-        return curves(path, self._by_algorithm, leading(self._by_algorithm, self.summaries.values()))
+        return curves(path, self._by_algorithm, judged_value(self._by_algorithm, self.summaries.values()))
 
     def as_json(self) -> Record:
         """Everything but the rounds, as plain values."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from accord.data.own import from_folder
 from accord.data.public import load_dataset
 from accord.errors import ConfigError, DataError
 
@@ -82,6 +83,17 @@ def test_domains_are_numbered_by_name(tmp_path):
     assert data.train.y.tolist() == [0] * 4 + [1] * 4 + [0] * 4
     assert data.test_domains.tolist() == [0, 0, 1]
     assert data.test.y.tolist() == [0, 1, 0]
+
+
+def test_folders_of_sites_are_clients_with_names(tmp_path):
+    data = from_folder(tree(tmp_path / "scans", ["lyon/cat", "lyon/dog", "aix/cat"]), name="mine")
+    assert (data.name, data.classes, data.client_names) == ("mine", ("cat", "dog"), ("aix", "lyon"))
+    assert data.train_clients.tolist() == data.train_domains.tolist() == [0] * 4 + [1] * 8
+    assert data.test_clients.tolist() == [0, 1, 1]  # a fifth of each class of each site
+    assert data.inputs.kind == "image"
+    assert torch.equal(data.inputs.tensor(data.test.x.numpy()), data.test.take(np.arange(3))[0])
+    flat = from_folder(tree(tmp_path / "flat", ["cat", "dog"]))
+    assert (flat.train_clients, flat.client_names, flat.name) == (None, (), "flat")
 
 
 def test_domains_below_train_and_test(tmp_path):

@@ -89,7 +89,7 @@ def test_kinds_of_labels():
         torch.from_numpy(Y),
         Y.astype(np.uint8),
     ):
-        data = from_arrays(X, y, test=(X, Y))
+        data = from_arrays(X, y, test=(X, Y), task="classification")
         assert data.train.y.dtype == torch.int64
         assert data.train.y.tolist() == Y.tolist()
     one_class = from_arrays(X, np.zeros(20, int))
@@ -175,7 +175,7 @@ def nan_at(*places: tuple[int, int], value: float = np.nan) -> np.ndarray:
         (np.zeros((20, 8, 8, 3), np.uint8), "channels last"),
         (np.full((20, 2), 2**63, np.uint64), "2\\^63"),
         (np.ma.array(X, mask=X > 38), "1 masked entries"),
-        ({"a": 1}, "dtype object"),
+        ({"a": 1}, r"x\['a'\] must be \[samples, ...\]"),
     ],
 )
 def test_inputs_that_are_refused(x, message):
@@ -202,7 +202,7 @@ def test_inputs_that_are_refused(x, message):
 )
 def test_labels_that_are_refused(y, message):
     with pytest.raises(DataError, match=message):
-        from_arrays(X, y)
+        from_arrays(X, y, task="classification")
 
 
 def test_class_names_that_do_not_fit():

@@ -91,6 +91,16 @@ def test_columns_are_guessed_and_names_taken():
     assert data.train.x[:, 0, 0, 0].tolist() == list(range(10))
     assert data.train_clients.tolist() == [1] * 4 + [0] * 6  # east before west
     assert data.test_clients.tolist() == [1] * 4
+    assert data.client_names == ("east", "west")
+
+
+def test_numbers_that_stand_for_sites_become_their_names():
+    table = Table(
+        {"x": [[float(i)] for i in range(6)], "y": [0, 1] * 3, "site": [1, 0, 0, 1, 1, 0]},
+        {"x": None, "y": None, "site": SimpleNamespace(names=["west", "east"])},
+    )
+    data = from_huggingface(table, client="site", test=table)
+    assert (data.client_names, data.train_clients.tolist()) == (("east", "west"), [0, 1, 1, 0, 0, 1])
 
 
 def test_a_dictionary_of_parts_and_no_test_part():

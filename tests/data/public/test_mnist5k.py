@@ -84,7 +84,7 @@ def test_source_and_licence_are_stated():
 def test_registry_names():
     assert set(DATASETS) == {
         *("mnist5k", "mnist", "fashion_mnist", "emnist_letters"),
-        *("cifar10", "cifar100", "pacs", "folder"),
+        *("cifar10", "cifar100", "pacs", "folder", "given", "table"),
     }
     assert all(loader.__doc__ for loader in DATASETS.values())
 

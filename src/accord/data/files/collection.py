@@ -40,6 +40,11 @@ class Places:
         given.append(os.path.join(cache if os.path.isabs(cache) else os.path.join("~", ".cache"), "accord"))
         return cls(tuple(Path(os.path.expanduser(folder)) for folder in given), download, progress)
 
+    def own(self, path: str) -> Path:
+        """A user's own file or folder: as the path says, else below one of the roots; where it should be if nowhere."""
+        given = Path(os.path.expanduser(path))
+        return next((p for p in (given, *(root / given for root in self.roots)) if os.path.exists(p)), given)
+
     def candidates(self, *names: str) -> list[Path]:
         """The sub-folders `names` of each root, then the root itself, in the order of the search."""
         return [folder for root in self.roots for folder in (*(root / name for name in names), root)]

@@ -25,7 +25,7 @@ def read_table(
     path: str | os.PathLike[str], as_text: Iterable[str] = (), separator: str | None = None
 ) -> pandas.DataFrame:
     """The table in a file; columns in `as_text` keep what is written, so that 007 stays 007."""
-    pandas = need_pandas()
+    reader = need_pandas()
     place = Path(os.path.expanduser(path))
     ending = place.suffix.lower()
     if ending not in (*TEXT, *PARQUET):
@@ -34,10 +34,11 @@ def read_table(
             f"frame.to_csv({place.stem + '.csv'!r}, index=False)"
         )
     if not place.is_file():
-        raise DataError(f"{place} is {'a folder' if place.is_dir() else 'not there'}; give a CSV or a Parquet file")
+        what = "a folder" if place.is_dir() else "not there"
+        raise DataError(f"{place.absolute()} is {what}; give a CSV or a Parquet file")
     try:
-        frame = (
-            _parquet(pandas, place) if ending in PARQUET else _csv(pandas, place, separator or TEXT[ending], as_text)
+        frame: pandas.DataFrame = (
+            _parquet(reader, place) if ending in PARQUET else _csv(reader, place, separator or TEXT[ending], as_text)
         )
     except UnicodeDecodeError as error:
         raise DataError(
@@ -66,7 +67,7 @@ def need_pandas() -> Any:
     return pandas
 
 
-def _csv(pandas: Any, path: Path, separator: str, as_text: Iterable[str]) -> Any:
+def _csv(reader: Any, path: Path, separator: str, as_text: Iterable[str]) -> Any:
     names = _header(path, separator)
     if len(names) == 1 and (other := [s for s in SEPARATORS if s != separator and s in names[0]]):
         raise DataError(
@@ -74,8 +75,8 @@ def _csv(pandas: Any, path: Path, separator: str, as_text: Iterable[str]) -> Any
             f"separator={other[0]!r}"
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("error", pandas.errors.ParserWarning)  # rows longer than the names would be cut
-        return pandas.read_csv(
+        warnings.simplefilter("error", reader.errors.ParserWarning)  # rows longer than the names would be cut
+        return reader.read_csv(
             path,
             sep=separator,
             encoding="utf-8-sig",
@@ -108,8 +109,8 @@ def check_names(names: list[str], where: str) -> None:
         raise DataError(f"{where} has no columns; its first line must be their names")
 
 
-def _parquet(pandas: Any, path: Path) -> Any:
+def _parquet(reader: Any, path: Path) -> Any:
     from pyarrow import parquet
 
     check_names(parquet.read_schema(path).names, str(path))
-    return pandas.read_parquet(path, engine="pyarrow")
+    return reader.read_parquet(path, engine="pyarrow")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from accord.core.fields import Fields
 from accord.data.federated import Dataset, Index, Pool
-from accord.data.own.conversion import class_names, inputs, labels
+from accord.data.own.conversion import inputs
+from accord.data.own.packing import Values, fields_of, values_of
 from accord.data.own.samples import stacked
 from accord.data.own.sites import Sites, numbered, site_ids
+from accord.data.own.targets import output_names, strata, targets
 from accord.data.splits import stratified
 from accord.errors import DataError
+
+Moments = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def from_arrays(
@@ -27,6 +32,7 @@ def from_arrays(
     classes: int | Sequence[str] | None = None,
     name: str = "own",
     *,
+    task: str = "auto",
     normalise: bool = False,
     test_fraction: float = 0.2,
     seed: int = 0,
@@ -37,41 +43,50 @@ def from_arrays(
     [N, height, width]), other whole numbers for token ids, floating-point numbers as they are.
 
     Args:
-        x: inputs, an array, a tensor, a data frame or nested lists; copied.
-        y: labels 0..C-1.
+        x: inputs, an array, a tensor, a data frame or nested lists; copied. Or several of them by name, which your
+            network is given as arguments of these names: {"age": [N], "image": [N, 1, 28, 28]}.
+        y: labels 0..C-1; or as the task wants them.
         clients: ids, whole numbers or strings (an array, a data frame's column, a list); clients are numbered 0..K-1
             in the sorted order of their ids, and keep them as their names.
         test: `(x, y)` or `(x, y, clients)`; if not given, `test_fraction` is set aside, drawn with `seed`.
-        classes: the number of classes or their names; if not given, the largest label decides.
+        classes: the number of classes or their names; if not given, the largest label decides. Of a regression the
+            names of its numbers, with several labels theirs.
         name: what results call the data set.
+        task: classification, multilabel (y [N, C] of 0 and 1), regression (y [N] or [N, D] of real numbers) or tokens
+            (y [N, L], -100 for no label); auto: what y looks like.
         normalise: subtract the train part's mean and divide by its standard deviation, for each index of the
             axis after the samples (channel or feature).
         test_fraction: share set aside when there is no `test`.
         seed: seed of that split.
     """
-    train = _part(x, y, "")
+    train = _part(x, y, task, "")
+    if test is None and train.values:
+        train = train.packed(fields_of([train.values]))
     owners = None if clients is None else site_ids(clients, len(train.y))
     if test is None:
-        names = class_names(classes, {"y": train.y})
+        names = output_names(classes, train.task, {"y": train.y})
         sites = None if owners is None else numbered(owners)
         ids = None if sites is None else sites.train
-        rng, groups = np.random.default_rng(seed), train.y.numpy()
+        rng, groups = np.random.default_rng(seed), strata(train.y, train.task)
         kept, aside = (
             stratified(groups, test_fraction, rng)
             if ids is None
             else stratified(ids, test_fraction, rng, spread=groups)
         )
-        whole = _Part(train.x, train.y, ids)
+        whole = replace(train, clients=ids)
         return _dataset(name, whole.rows(kept), whole.rows(aside), names, normalise, sites)
     if not isinstance(test, tuple | list) or len(test) not in (2, 3):
         raise DataError("test must be (x, y) or (x, y, clients)")
-    other = _part(test[0], test[1], "test ")
+    other = _part(test[0], test[1], train.task, "test ")
+    if train.values or other.values:
+        fields = fields_of([train.values, other.values])
+        train, other = train.packed(fields), other.packed(fields)
     if other.x.shape[1:] != train.x.shape[1:] or other.x.dtype != train.x.dtype:
         raise DataError(
             f"train samples are {tuple(train.x.shape[1:])} {train.x.dtype}, test samples "
             f"{tuple(other.x.shape[1:])} {other.x.dtype}; they must be alike"
         )
-    names = class_names(classes, {"y": train.y, "test y": other.y})
+    names = output_names(classes, train.task, {"y": train.y, "test y": other.y})
     visitors = None
     if len(test) == 3 and test[2] is not None:
         if owners is None:
@@ -91,6 +106,7 @@ def from_torch(
     classes: int | Sequence[str] | None = None,
     name: str = "own",
     *,
+    task: str = "auto",
     normalise: bool = False,
     test_fraction: float = 0.2,
     seed: int = 0,
@@ -107,29 +123,63 @@ def from_torch(
         classes = list(names) if isinstance(names, list | tuple) and names else None
     x, y = _pairs(train, "train")
     other = None if test is None else (*_pairs(test, "test"), test_clients)
-    return from_arrays(x, y, clients, other, classes, name, normalise=normalise, test_fraction=test_fraction, seed=seed)
+    return from_arrays(
+        x,
+        y,
+        clients,
+        other,
+        classes,
+        name,
+        task=task,
+        normalise=normalise,
+        test_fraction=test_fraction,
+        seed=seed,
+    )
 
 
 @dataclass(frozen=True)
 class _Part:
-    x: Tensor
+    x: Tensor  # empty while the samples are several inputs
     y: Tensor
+    task: str
+    values: Values  # those inputs, by name
     clients: Index | None = None
+    fields: Fields | None = None  # what a row of `x` holds, once they are packed
 
     def rows(self, index: Index) -> _Part:
         where = torch.from_numpy(index)
-        return _Part(self.x[where], self.y[where], None if self.clients is None else self.clients[index])
+        clients = None if self.clients is None else self.clients[index]
+        values = {name: value[where] for name, value in self.values.items()}
+        return replace(self, x=self.x[where], y=self.y[where], values=values, clients=clients)
+
+    def packed(self, fields: Fields) -> _Part:
+        return replace(self, x=fields.packed(self.values), fields=fields)
+
+    def moments(self) -> Moments:
+        """Of every channel or feature; of several inputs each number by itself, token ids left alone."""
+        if self.fields is None:
+            return _moments(self.x)
+        means: list[float] = []
+        deviations: list[float] = []
+        for field in self.fields.fields:
+            values = self.values[field.name].reshape(len(self.y), -1)
+            mean, std = ([0.0] * field.size, [1.0] * field.size) if field.vocabulary else _moments(values)
+            means += mean
+            deviations += std
+        return tuple(means), tuple(deviations)
 
 
-def _part(x: Any, y: Any, prefix: str) -> _Part:
-    tensor = inputs(x, f"{prefix}x")
-    return _Part(tensor, labels(y, len(tensor), f"{prefix}y"))
+def _part(x: Any, y: Any, task: str, prefix: str) -> _Part:
+    several = values_of(x, f"{prefix}x") if isinstance(x, Mapping) else {}
+    tensor = next(iter(several.values())) if several else inputs(x, f"{prefix}x")
+    found = targets(y, len(tensor), task, f"{prefix}y")
+    return _Part(tensor, found.y, found.task, several)
 
 
 def _dataset(
     name: str, train: _Part, test: _Part, classes: tuple[str, ...], normalise: bool, sites: Sites | None
 ) -> Dataset:
-    mean, std = _moments(train.x) if normalise else ((), ())
+    mean, std = train.moments() if normalise else ((), ())
     pools = (Pool(part.x, part.y, mean, std) for part in (train, test))
     return Dataset(
         name,
@@ -139,10 +189,12 @@ def _dataset(
         train_clients=train.clients,
         test_clients=test.clients,
         client_names=() if sites is None else sites.names,
+        problem=train.task,
+        fields=train.fields,
     )
 
 
-def _moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _moments(x: Tensor) -> Moments:
     """Mean and standard deviation over all axes but the second, in blocks so that bytes stay bytes."""
     if x.dtype == torch.int64:
         raise DataError("normalise needs pixels (bytes) or floating-point inputs; whole numbers are token ids")

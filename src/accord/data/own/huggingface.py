@@ -47,12 +47,10 @@ def from_huggingface(
     label = _column(dataset, label, LABELS, "label")
     if client is not None:
         client = _column(dataset, client, (), "client")
-        clients = column_values(dataset, client)
+        clients = _ids(dataset, client)
         if test is not None and client in test.column_names:
-            test_clients = column_values(test, client)
-    if classes is None:
-        names = getattr((getattr(dataset, "features", None) or {}).get(label), "names", None)
-        classes = list(names) if names else None
+            test_clients = _ids(test, client)
+    classes = _known_names(dataset, label) if classes is None else classes
     other = None
     if test is not None:
         for column in (feature, label):
@@ -91,6 +89,18 @@ def _column(dataset: Any, given: str | None, guesses: Sequence[str], kind: str) 
             f"{', '.join(guesses)})"
         )
     return matches[0]
+
+
+def _known_names(dataset: Any, column: str) -> list[str] | None:
+    """What the numbers of a column stand for, where the data set knows."""
+    names = getattr((getattr(dataset, "features", None) or {}).get(column), "names", None)
+    return list(names) if names else None
+
+
+def _ids(dataset: Any, column: str) -> Any:
+    """Client ids; numbers that stand for names become these."""
+    names, values = _known_names(dataset, column), column_values(dataset, column)
+    return values if names is None else [names[value] for value in values]
 
 
 def column_values(dataset: Any, column: str) -> Any:

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from accord.data.columns import Values, by_name, counted, gaps_in, is_frame, listed, quoted, vector
 from accord.data.federated import Dataset, Index, Pool
 from accord.data.files.tables import check_names, read_table
 from accord.data.own.sites import Sites, numbered, site_ids
 from accord.data.own.table_columns import filled, inputs_of, kinds_of
-from accord.data.own.table_labels import class_numbers
+from accord.data.own.table_labels import Outcomes, outcomes
 from accord.data.splits import stratified
 from accord.errors import DataError, nearest
 
@@ -50,14 +49,14 @@ def from_table(
 
     Args:
         table: a pandas DataFrame, or the path of a CSV or Parquet file.
-        label: the column to be predicted: words, true or false, or whole numbers are classes.
+        label: the column to be predicted: words, true or false, or whole numbers are classes, other numbers amounts.
         client: the column that says whose sample it is (a hospital, a shop); its values are the clients' names.
         features: the columns to learn from; all others but label and client if not given. Numbers, true or false,
             pandas categories, and columns named in `categorical`.
         categorical: columns of words or codes to be made one place per value.
         test: a table for testing, of the same form; if not given, `test_fraction` of each client is set aside, spread
             over its classes and drawn with `seed`.
-        task: what the label is; `auto` takes fractions for a regression and the rest for classes.
+        task: classification or regression; `auto` takes numbers with fractions for amounts and the rest for classes.
         missing: what is done about missing values: refuse them, fill numbers with the column's mean over the training
             rows, or drop the rows. What was done is in the data set's note.
         normalise: subtract the training rows' mean from every number and divide by its standard deviation.
@@ -77,14 +76,15 @@ def from_table(
         second = _part(other, chosen, label, there, missing, notes, "test ")
     tables = [first.features, *([second.features] if second else [])]
     kinds = kinds_of(rows, tables, chosen, categorical)
-    y, classes = class_numbers([first.label, *([second.label] if second else [])], label, task)
+    found = outcomes([first.label, *([second.label] if second else [])], label, task)
+    y = found.parts
     sites = None
     if first.owners is not None:
         sites = numbered(first.owners, second.owners if second else None)
         notes += _lonely(sites)
     ids: tuple[Index | None, Index | None]
     if second is None:
-        train, held = _split(y[0], sites, test_fraction, seed)
+        train, held = _split(found, sites, test_fraction, seed)
         parts, labels = (first.at(train), first.at(held)), (y[0][train], y[0][held])
         ids = (None, None) if sites is None else (sites.train[train], sites.train[held])
     else:
@@ -93,16 +93,17 @@ def from_table(
     if missing == "mean":
         kinds = filled(kinds, [part.features for part in parts], notes)
     inputs = inputs_of(kinds, parts[0].features, normalise)
-    pools = [Pool(inputs.tensor(part.features), torch.from_numpy(own)) for part, own in zip(parts, labels, strict=True)]
+    pools = [Pool(inputs.tensor(part.features), own) for part, own in zip(parts, labels, strict=True)]
     return Dataset(
         name or _called(table),
         pools[0],
         pools[1],
-        classes,
+        found.names,
         train_clients=ids[0],
         test_clients=ids[1],
         client_names=() if sites is None else sites.names,
         note="; ".join(notes),
+        problem=found.problem,
         raw=inputs,
     )
 
@@ -214,11 +215,13 @@ def _part(
     return _Part({name: columns[name] for name in chosen}, columns[label], owners)
 
 
-def _split(y: Index, sites: Sites | None, fraction: float, seed: int) -> tuple[Index, Index]:
-    rng = np.random.default_rng(seed)
-    if sites is None:
+def _split(found: Outcomes, sites: Sites | None, fraction: float, seed: int) -> tuple[Index, Index]:
+    """Rows to keep and rows for testing: of each client, or else of each class, and spread over the labels."""
+    rng, y = np.random.default_rng(seed), found.parts[0].numpy()
+    if sites is None and found.problem == "classification":
         return stratified(y, fraction, rng)
-    return stratified(sites.train, fraction, rng, spread=y)
+    owners = np.zeros(len(y), dtype=np.int64) if sites is None else sites.train
+    return stratified(owners, fraction, rng, spread=np.unique(y, return_inverse=True)[1])
 
 
 def _lonely(sites: Sites) -> list[str]:

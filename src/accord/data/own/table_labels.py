@@ -1,13 +1,15 @@
-"""The column of a table that is to be predicted."""
+"""The column of a table that is to be predicted: classes, or amounts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from accord.data.columns import Values, numbers, quoted, text
-from accord.data.federated import Index
 from accord.data.own.sites import in_order
 from accord.data.own.table_columns import kind_of
 from accord.errors import DataError
@@ -15,18 +17,35 @@ from accord.errors import DataError
 CLASSES = 20  # different whole numbers that are taken for classes without being asked
 
 
-def class_numbers(parts: Sequence[Values], label: str, task: str) -> tuple[list[Index], tuple[str, ...]]:
-    """Class numbers of every part, and the classes' names."""
+class Outcomes(NamedTuple):
+    """What kind of problem it is, what is to be predicted of each part's rows, and the names of a network's outputs."""
+
+    problem: str
+    parts: list[Tensor]
+    names: tuple[str, ...]
+
+
+def outcomes(parts: Sequence[Values], label: str, task: str) -> Outcomes:
+    """By `task`; `auto` takes numbers with fractions for amounts, and words and a few whole numbers for classes."""
     kind = kind_of(parts[0])
     if kind == "date":
-        raise DataError(f"the label {quoted(label)} is a date; make classes of it")
-    whole = kind != "number" or all(not np.mod(numbers(part, label), 1).any() for part in parts)
+        raise DataError(f"the label {quoted(label)} is a date; make classes or a number of it")
+    found = [numbers(part, label) for part in parts] if kind == "number" else []
+    whole = not any(np.mod(part, 1).any() for part in found)
     if task == "regression" or (task == "auto" and not whole):
-        raise DataError(
-            f"the label {quoted(label)} is an amount, and tables are for classes so far: make classes of it"
+        if not found:
+            raise DataError(f"the label {quoted(label)} holds no numbers, which task='regression' needs")
+        if np.ptp(found[0]) == 0:
+            raise DataError(_constant(label, found[0][0]))
+        return Outcomes(
+            "regression", [torch.from_numpy(part).to(torch.get_default_dtype()) for part in found], (label,)
         )
     if not whole:
         raise DataError(f"the label {quoted(label)} has fractions, which are no classes; say task='regression'")
+    return _classes(parts, label, kind, task)
+
+
+def _classes(parts: Sequence[Values], label: str, kind: str, task: str) -> Outcomes:
     words = [[text(value) for value in part.tolist()] for part in parts]
     names = in_order(set().union(*words))
     if kind == "number":
@@ -37,6 +56,10 @@ def class_numbers(parts: Sequence[Values], label: str, task: str) -> tuple[list[
                 "they are classes, or task='regression' if they are amounts"
             )
     if len(set(words[0])) < 2:
-        raise DataError(f"the label {quoted(label)} is {quoted(words[0][0])} in every row: there is nothing to learn")
+        raise DataError(_constant(label, words[0][0]))
     place = {name: number for number, name in enumerate(names)}
-    return [np.array([place[word] for word in some], dtype=np.int64) for some in words], tuple(names)
+    return Outcomes("classification", [torch.tensor([place[word] for word in some]) for some in words], tuple(names))
+
+
+def _constant(label: str, value: object) -> str:
+    return f"the label {quoted(label)} is {quoted(text(value))} in every row: there is nothing to learn"

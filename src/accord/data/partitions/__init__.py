@@ -11,6 +11,7 @@
 | `quantity` | IID labels, very different sizes | |
 | `domains` | a domain's classes divided among its clients | PACS in FedBR |
 | `natural` | the clients named by the data set | |
+| `auto` | `natural` where the data names clients, else `dirichlet` | |
 
 Rotated and permuted data are one of these and a transform (`accord.data.transforms`).
 

@@ -14,7 +14,7 @@ from accord.errors import ConfigError
 from accord.settings import AtLeast
 
 
-@partition("label_split")
+@partition("label_split", by_class=True)
 def label_split(
     dataset: Dataset,
     clients: int,
@@ -38,7 +38,7 @@ def label_split(
     return by_owner((group % clients)[labels_of(dataset.train, dataset.num_classes)], clients)
 
 
-@partition("domains")
+@partition("domains", by_class=True)
 def domains(
     dataset: Dataset,
     clients: int,

@@ -16,7 +16,7 @@ CONCENTRATION = Range(low=1e-6, high=1e9)
 REDRAWS = 10  # after these the best draw is mended instead
 
 
-@partition("dirichlet")
+@partition("dirichlet", by_class=True)
 def dirichlet(
     dataset: Dataset,
     clients: int,
@@ -65,7 +65,7 @@ def dirichlet_counts(class_sizes: Index, clients: int, alpha: float, balance: bo
     return counts
 
 
-@partition("lda")
+@partition("lda", by_class=True)
 def lda(
     dataset: Dataset,
     clients: int,

@@ -22,4 +22,9 @@ def natural(dataset: Dataset, clients: int, rng: np.random.Generator) -> Groups:
             f"data set {dataset.name!r} has {ids.max() + 1} natural clients; set clients = {ids.max() + 1}, "
             f"not {clients}"
         )
+    if dataset.client_names and clients != len(dataset.client_names):
+        raise ConfigError(
+            f"data set {dataset.name!r} names {len(dataset.client_names)} clients: leave their number open, or set "
+            f"clients = {len(dataset.client_names)}, not {clients}"
+        )
     return Groups.by_id(ids, clients)

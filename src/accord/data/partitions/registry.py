@@ -10,7 +10,7 @@ import numpy as np
 
 from accord.data.checks import check_clients, check_dataset
 from accord.data.federated import Dataset, Groups
-from accord.errors import DataError
+from accord.errors import ConfigError, DataError
 from accord.settings import Registry
 
 P = ParamSpec("P")
@@ -20,11 +20,11 @@ Partition = Callable[..., Groups]
 PARTITIONS: Registry[Partition] = Registry("partition")
 
 
-def partition(name: str, *, may_be_empty: bool = False) -> Callable[[Rule[P]], Rule[P]]:
+def partition(name: str, *, may_be_empty: bool = False, by_class: bool = False) -> Callable[[Rule[P]], Rule[P]]:
     """Register a rule `f(dataset, clients, rng, *, settings...) -> Groups`, with the checks every rule needs.
 
-    Data set, number of clients and settings are checked before the rule runs. Unless `may_be_empty`, a client
-    left without samples afterwards is an error.
+    Data set, number of clients and settings are checked before the rule runs; one that deals `by_class` gets no data
+    whose samples have no class. Unless `may_be_empty`, a client left without samples afterwards is an error.
     """
 
     def register(rule: Rule[P]) -> Rule[P]:
@@ -33,6 +33,12 @@ def partition(name: str, *, may_be_empty: bool = False) -> Callable[[Rule[P]], R
             dataset: Dataset, clients: int, rng: np.random.Generator, /, *args: P.args, **settings: P.kwargs
         ) -> Groups:
             check_dataset(dataset)
+            if by_class and dataset.problem != "classification":
+                able = ", ".join(other for other in PARTITIONS if not PARTITIONS.facts(other)["by_class"])
+                raise ConfigError(
+                    f"partition {name!r} deals samples out by their class, and {dataset.problem} has no classes: use "
+                    f"one that does not ({able})"
+                )
             groups = rule(dataset, check_clients(clients), rng, *args, **settings)
             empty = np.flatnonzero(groups.sizes == 0)
             if len(empty) and not may_be_empty:
@@ -43,7 +49,7 @@ def partition(name: str, *, may_be_empty: bool = False) -> Callable[[Rule[P]], R
                 )
             return groups
 
-        registered: Rule[P] = PARTITIONS.add(name)(deal)
+        registered: Rule[P] = PARTITIONS.add(name, by_class=by_class)(deal)
         return registered
 
     return register

@@ -14,7 +14,7 @@ from accord.errors import ConfigError, DataError
 from accord.settings import AtLeast
 
 
-@partition("class_shards")
+@partition("class_shards", by_class=True)
 def class_shards(
     dataset: Dataset,
     clients: int,
@@ -53,7 +53,7 @@ def class_shards(
     return by_owner(owner, clients)
 
 
-@partition("sorted_shards")
+@partition("sorted_shards", by_class=True)
 def sorted_shards(
     dataset: Dataset,
     clients: int,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Annotated
@@ -30,15 +31,19 @@ def load_dataset(
     *,
     download: bool = True,
     progress: Progress | None = None,
+    task: str = "auto",
     **options: object,
 ) -> Dataset:
     """The data set called `name`, from disk or, if `download`, from its public address.
 
-    `progress(file, bytes_so_far, bytes_in_all)` is called while a file arrives. Other keyword arguments are
+    `progress(file, bytes_so_far, bytes_in_all)` is called while a file arrives. `task` is for data whose labels can be
+    read in several ways, as a table's can. Other keyword arguments are
     options of the data set, such as `normalise=False`, or `path` and `image_size` for `folder`.
     """
     loader = DATASETS[name]
     given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in options.items()}
+    if "task" in inspect.signature(loader).parameters:
+        given["task"] = task
     return loader(Places.usual(data_dir, download, progress), **given)
 
 

@@ -55,6 +55,8 @@ def permute(
     """Permuted pixels (permuted MNIST of FedFusion); a test environment per client, up to `environments`."""
     if dataset.train.x.dim() < 2:
         raise ConfigError(f"the transform 'permute' needs inputs with features; {dataset.name!r} has single numbers")
+    if dataset.fields is not None:
+        raise ConfigError(f"the transform 'permute' would mix up the inputs {', '.join(dataset.fields.names)}")
     change = Permute(seed, keep_first)
     shown = range(min(clients, environments))
     return Change(change, [Environment(f"client {i}", functools.partial(change.apply, i)) for i in shown])

@@ -108,7 +108,8 @@ class Samples:
     def _make_room(self, count: int) -> None:
         shape, device = self.site.data.sample_shape, self.site.device
         self.x: Tensor = torch.zeros((count, *shape), dtype=self._dtype(), device=device)
-        self.y: Tensor = torch.zeros(count, dtype=torch.int64, device=device)
+        like = self.site.data.train_pool.y
+        self.y: Tensor = torch.zeros((count, *like.shape[1:]), dtype=like.dtype, device=device)
 
     def _put(self, start: int, x: Tensor, y: Tensor) -> None:
         self.x[start : start + len(y)] = x.to(self.x.device)

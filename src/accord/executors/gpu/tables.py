@@ -21,7 +21,8 @@ class Tables:
     """What every step of every lane sees.
 
     `numbers` [S, 3, K, B] holds rows of the data, positions in the client's own and labels, so that one kernel looks
-    all three up; weights and noise are [S, K, ...].
+    all three up; weights and noise are [S, K, ...]. Labels that are no single whole numbers are looked up by the rows,
+    as inputs are.
     """
 
     def __init__(self, lanes: int, width: int, device: torch.device) -> None:
@@ -29,6 +30,7 @@ class Tables:
         self.steps = 0
         self.numbers = self.weight = torch.zeros(0, device=device)
         self.noise: dict[str, Tensor] = {}
+        self.labels: Tensor | None = None
         self.next = torch.zeros(1, dtype=torch.int64, device=device)
 
     def fill(self, clients: Sequence[Client], rows: Sequence[Rows], y: Tensor) -> bool:
@@ -55,7 +57,9 @@ class Tables:
             getattr(self, name)[:steps].copy_(torch.from_numpy(values))
         for name, values in noise.items():
             self.noise[name][:steps].copy_(torch.from_numpy(values))
-        self.numbers[:steps, 2] = y[self.numbers[:steps, 0]]
+        self.labels = None if y.dim() == 1 and not y.is_floating_point() else y
+        if self.labels is None:
+            self.numbers[:steps, 2] = y[self.numbers[:steps, 0]]
         self.next.zero_()
         return moved
 
@@ -64,9 +68,9 @@ class Tables:
         rows, index, labels = self.numbers.index_select(0, self.next)[0, :, :lanes]
         weight = self.weight.index_select(0, self.next)[0, :lanes]
         noise = {name: t.index_select(0, self.next)[0, :lanes] for name, t in self.noise.items()}
-        all_x = x.index_select(0, rows.reshape(-1)).view(*rows.shape, *x.shape[1:])
+        all_x, all_y = _at(x, rows), labels if self.labels is None else _at(self.labels, rows)
         self.next.add_(1)
-        return Batch(all_x, labels, weight, index, noise)
+        return Batch(all_x, all_y, weight, index, noise)
 
     def _room(self, values: np.ndarray[Any, Any]) -> Tensor:
         like = as_tensor(values[:1], self.device)
@@ -80,3 +84,8 @@ class Tables:
             corner: tuple[Any, ...] = (slice(len(values)), lane, *(slice(n) for n in values.shape[1:]))
             table[corner] = values
         return table
+
+
+def _at(values: Tensor, rows: Tensor) -> Tensor:
+    """[K, B, ...] the values at [K, B] rows."""
+    return values.index_select(0, rows.reshape(-1)).view(*rows.shape, *values.shape[1:])
