@@ -126,6 +126,16 @@ def test_python_about_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert build_data(load_config("mine.toml")).names == ("Aix", "Lyon", "Pau")
 
 
+def test_python_about_tasks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first block to the last, a round each."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(accord, "load_config", lambda sets=(): load_config(sets=[*sets, *SMALL]))
+    known: dict[str, object] = {}
+    with torch.random.fork_rng(devices=[]):
+        exec("\n".join(blocks((ROOT / "docs" / "tasks.md").read_text(), "python")), known)
+    assert known["outcome"].summary["judged_by"] == "rmse"  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("text", sorted(set(re.findall(r"--set\s+([\w.]+=[\w.]+)", (ROOT / "README.md").read_text()))))
 def test_settings_in_the_text_are_settings(text: str) -> None:
     load_config(sets=[text])

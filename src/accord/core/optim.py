@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import torch
@@ -190,7 +192,11 @@ class Schedule:
 
     def at(self, round: int) -> float:
         """The rate in `round` (0 is the first)."""
-        return SCHEDULES[self.kind](self, round)
+        return self._rule(self, round)
+
+    @cached_property
+    def _rule(self) -> Callable[[Schedule, int], float]:
+        return inspect.unwrap(SCHEDULES[self.kind])  # it has no settings that would be checked at every call
 
 
 SCHEDULES: Registry[Callable[[Schedule, int], float]] = Registry("schedule")

@@ -1,7 +1,7 @@
 """A small transformer for sequences of token ids: one answer per sequence, or one per position.
 
-Attention is written with plain matrix products, which every executor can differentiate and batch over clients (torch's
-recurrent layers keep their weights where a function of the parameters does not find them).
+Attention is written with plain matrix products, which every executor can differentiate and batch over clients; torch's
+recurrent layers cannot be stacked.
 """
 
 from __future__ import annotations
