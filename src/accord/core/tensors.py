@@ -99,3 +99,11 @@ def add_to(totals: Sequence[Tensor], values: Sequence[Tensor]) -> None:
             total.add_(value)
     else:
         torch._foreach_add_(list(totals), list(values))
+
+
+def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """`(x - mean) / std` along the axis after the samples."""
+    if not mean:
+        return x
+    shape = (1, -1) + (1,) * (x.dim() - 2)
+    return (x - x.new_tensor(mean).view(shape)) / x.new_tensor(std).view(shape)

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from accord.core.fields import Fields
+from accord.core.tensors import normalised
 from accord.core.types import Facts
-from accord.data.inputs import Inputs, normalised
+from accord.data.inputs import Inputs
 from accord.errors import DataError
 
 Index = npt.NDArray[np.int64]

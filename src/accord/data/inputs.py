@@ -7,7 +7,7 @@ code that trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from accord.core.tensors import normalised
 from accord.data.columns import Column, Floats, Kind, matrix
 from accord.errors import DataError
 
@@ -106,14 +107,6 @@ class Inputs:
             tuple(_list(given, "std", MOST)),
             tuple(Column(c["name"], c["kind"], tuple(_list(c, "values", MOST)), c["fill"]) for c in columns),
         )
-
-
-def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """`(x - mean) / std` along the axis after the samples."""
-    if not mean:
-        return x
-    shape = (1, -1) + (1,) * (x.dim() - 2)
-    return (x - x.new_tensor(mean).view(shape)) / x.new_tensor(std).view(shape)
 
 
 def _numbers(raw: Any) -> np.ndarray[Any, Any]:
