@@ -81,6 +81,11 @@ def export(
             "an answer of this model depends on the samples that are shown with it, which a graph for any number of "
             "samples cannot say: use accord.load(folder).predict(raw)"
         )
+    if model.fields is not None:
+        raise ConfigError(
+            f"a sample of this model is several inputs ({', '.join(model.fields.names)}), and an exported graph takes one: "
+            "use accord.load(folder).predict(raw)"
+        )
     graph = Graph(model.cpu()).eval()
     ways = ((onnx, "onnx", _onnx), (torch_export, "torch", _torch))
     return [_written(Path(path), form, way(graph, model), model) for path, form, way in ways if path is not None]

@@ -13,6 +13,7 @@ from torch import Tensor
 from accord.core.fields import Field as Input
 from accord.core.fields import Fields
 from accord.core.types import Facts
+from accord.data.own.sequences import padded
 from accord.errors import DataError
 from accord.wire.records import ANY_TEXT, WHOLE, Field, check, is_whole
 
@@ -46,8 +47,10 @@ def facts_of(record: Mapping[str, Any]) -> Facts:
 
 
 def packed(fields: Fields, raw: Any) -> Tensor:
-    """[N, size] rows of raw samples: arrays by the inputs' names."""
+    """[N, size] rows of raw samples: arrays by the inputs' names, or sequences of token ids where these are all."""
     names = ", ".join(fields.names)
+    if is_ragged(fields, raw):
+        raw = dict(zip(("tokens", "mask"), padded(raw, fields["tokens"].shape[0], "sequence"), strict=True))
     if not isinstance(raw, Mapping):
         raise DataError(f"a sample of this model is several inputs: give a mapping with {names}")
     absent = [name for name in fields.names if name not in raw]
@@ -55,9 +58,24 @@ def packed(fields: Fields, raw: Any) -> Tensor:
         raise DataError(f"there is no input {absent[0]!r}; the model takes {names}")
     values = {name: torch.as_tensor(np.asarray(raw[name])) for name in fields.names}
     for one in fields.fields:
-        if tuple(values[one.name].shape[1:]) != one.shape or len(values[one.name]) != len(values[fields.names[0]]):
+        found = values[one.name]
+        if tuple(found.shape[1:]) != one.shape or len(found) != len(values[fields.names[0]]):
             raise DataError(
                 f"the input {one.name!r} must be [N, {', '.join(map(str, one.shape))}] for all of the same N samples, "
-                f"got {tuple(values[one.name].shape)}"
+                f"got {tuple(found.shape)}"
             )
+        check_tokens(found, one.vocabulary, f"the input {one.name!r}")
     return fields.packed(values)
+
+
+def is_ragged(fields: Fields | None, raw: Any) -> bool:
+    """Whether samples are sequences of token ids, yet to be padded."""
+    return fields is not None and set(fields.names) == {"tokens", "mask"} and not isinstance(raw, Mapping)
+
+
+def check_tokens(ids: Tensor, vocabulary: int, what: str) -> None:
+    """Refuse token ids the network has never heard of; a vocabulary of 0 is none."""
+    if vocabulary and ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= vocabulary):
+        raise DataError(
+            f"{what} holds token ids from {int(ids.min())} to {int(ids.max())}; known are 0 to {vocabulary - 1}"
+        )

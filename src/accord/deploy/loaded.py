@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accord.core.fields import Fields
+from accord.core.types import Facts
 from accord.core.whole import Whole, bare, fill
 from accord.data.inputs import Inputs
 from accord.deploy.answers import Answers
-from accord.deploy.facts import facts_of, packed
+from accord.deploy.facts import check_tokens, facts_of, is_ragged, packed
 from accord.deploy.folder import ModelFolder
 from accord.deploy.rebuilt import rebuilt
 from accord.wire.model import dtype_of
@@ -33,12 +33,13 @@ class Loaded(nn.Module):
         answers: Answers,
         dtype: torch.dtype,
         client: str = "",
-        fields: Fields | None = None,
+        facts: Facts | None = None,
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.answers, self.dtype = network, inputs, answers, dtype
         self.client = client  # whose own model it is; empty: everybody's
-        self.fields = fields  # where a sample is several inputs: how they are packed into one
+        self.fields = facts.fields if facts else None  # where a sample is several inputs: how they are packed into one
+        self.vocabulary = facts.vocabulary if facts else 0  # token ids there are, where samples are those
         self.eval()
 
     @property
@@ -54,6 +55,8 @@ class Loaded(nn.Module):
     def tensor(self, raw: Any) -> Tensor:
         """What the network sees of raw samples, where the network is."""
         x = self.inputs.tensor(raw if self.fields is None else packed(self.fields, raw))
+        if self.inputs.kind == "tokens":
+            check_tokens(x, self.vocabulary, "a sample")
         place = next(self.network.parameters()).device
         return x.to(place, self.dtype) if x.is_floating_point() else x.to(place)
 
@@ -73,7 +76,10 @@ class Loaded(nn.Module):
 
     def predict(self, raw: Any) -> list[Any]:
         """A class name for each sample; a list of labels, or numbers, where the problem is such a one."""
-        return self.answers.words(self.outputs(raw))
+        answers = self.answers.words(self.outputs(raw))
+        if self.problem == "tokens" and is_ragged(self.fields, raw):
+            return [answer[: len(sequence)] for answer, sequence in zip(answers, raw, strict=True)]
+        return answers
 
     def outputs(self, raw: Any) -> Tensor:
         """[B, C] as `forward` gives them, without gradients, batch by batch unless answers depend on one another."""
@@ -100,8 +106,8 @@ def load(folder: Path | str, client: str | int | None = None, network: nn.Module
     values = found.values(client)
     module = rebuilt(record, network, sum(t.numel() * t.element_size() for t in values.values()))
     fill(module, values, str(found.path))
-    name, fields = "" if client is None else found.name_of(client), facts_of(record).fields
-    return Loaded(module, inputs, answers, dtype_of(record), name, fields)
+    name = "" if client is None else found.name_of(client)
+    return Loaded(module, inputs, answers, dtype_of(record), name, facts_of(record))
 
 
 def predict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from accord.core.allowance import Allowance
+from accord.deploy.facts import facts_of
 from accord.errors import ConfigError, DataError
 from accord.models import MODELS, adapt
 from accord.models.around import AROUND
@@ -42,7 +44,7 @@ def rebuilt(record: Mapping[str, Any], given: nn.Module | None, size: int) -> nn
             raise ConfigError(f"this model's network is {shown(network['name'])}, made by its name: leave out network=")
     elif kind == "own":
         check(network, OWN, "the network")
-        module = _own(network, given, bool(record["around"]))
+        module = _own(network, given, bool(record["around"]) or facts_of(record).fields is not None)
     else:
         raise DataError(f"the network is of the kind {shown(kind)}; known are 'named' and 'own'")
     for item in record["around"]:
@@ -54,10 +56,13 @@ def _named(network: Mapping[str, Any], record: Mapping[str, Any], size: int) -> 
     name = network["name"]
     if name not in MODELS:
         raise DataError(f"the network {shown(name)} is not known here: import the package that registers it first")
+    shape, settings = tuple(network["input_shape"]), _settings(network["settings"])
+    known = {"facts": facts_of(record)} if "facts" in inspect.signature(MODELS[name]).parameters else {}
     with _bounded(size, f"the network {shown(name)} with these settings"), torch.random.fork_rng(devices=[]):
-        made: nn.Module = MODELS[name](
-            tuple(network["input_shape"]), record["outputs"], **_settings(network["settings"])
-        )
+        try:
+            made: nn.Module = MODELS[name](shape, record["outputs"], **known, **settings)
+        except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+            raise DataError(f"the network {shown(name)} cannot be made with these settings: {error}") from error
     return made.to(dtype_of(record))
 
 
