@@ -178,7 +178,7 @@ class _Finder(ast.NodeVisitor):
             (first, _), (_, last) = self.span(node.args[0]), self.span(node.args[1])
             swapped = f"{self.source(node.args[1])}, {self.source(node.args[0])}"
             self.note(first, last, swapped, node.lineno)
-        for argument in (node.func, *node.args, *(k for k in node.keywords if k.arg != "strict")):
+        for argument in (node.func, *node.args, *(k for k in node.keywords if k.arg not in {"strict", "stacklevel"})):
             self.visit(argument)
 
     def visit_Expr(self, node: ast.Expr) -> None:
