@@ -119,8 +119,8 @@ class _Finder(ast.NodeVisitor):
         """Texts with values in them are messages."""
 
     def visit_If(self, node: ast.If) -> None:
-        if self.source(node.test) == "TYPE_CHECKING":
-            return
+        if self.source(node.test).startswith(("TYPE_CHECKING", "sys.version_info")):
+            return  # a run knows one Python
         start, end = self.span(node.test)
         if not isinstance(node.test, (ast.Compare, ast.UnaryOp)):
             self.note(start, end, f"not ({self.text[start:end]})", node.lineno)
