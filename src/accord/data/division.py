@@ -87,6 +87,8 @@ def federate(
         transform=change.transform,
         environments=change.environments,
         unseen=away,
+        classes=dataset.classes,
+        names=dataset.client_names if partition == "natural" else (),
         note="; ".join(notes),
     )
 

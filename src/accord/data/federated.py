@@ -67,6 +67,7 @@ class Dataset:
     test_domains: Index | None = None
     train_clients: Index | None = None  # [N] natural client ids, 0..K-1
     test_clients: Index | None = None
+    client_names: tuple[str, ...] = ()  # of the natural clients, where they have names
     note: str = ""  # printed beside every result, e.g. "32 x 32, recompressed copy"
 
     @property
@@ -147,6 +148,8 @@ class FederatedData:
     transform: ClientTransform | None = None
     environments: Sequence[Environment] = (Environment("test", unchanged),)
     unseen: frozenset[int] = field(default_factory=frozenset)  # clients never asked to train
+    classes: tuple[str, ...] = ()  # names, where they are known
+    names: tuple[str, ...] = ()  # of the clients, where they have any
     note: str = ""
 
     def __post_init__(self) -> None:
