@@ -119,8 +119,8 @@ class _Finder(ast.NodeVisitor):
         """Texts with values in them are messages."""
 
     def visit_If(self, node: ast.If) -> None:
-        if self.source(node.test) == "TYPE_CHECKING":
-            return
+        if self.source(node.test).startswith(("TYPE_CHECKING", "sys.version_info")):
+            return  # a run knows one Python
         start, end = self.span(node.test)
         if not isinstance(node.test, (ast.Compare, ast.UnaryOp)):
             self.note(start, end, f"not ({self.text[start:end]})", node.lineno)
@@ -178,7 +178,7 @@ class _Finder(ast.NodeVisitor):
             (first, _), (_, last) = self.span(node.args[0]), self.span(node.args[1])
             swapped = f"{self.source(node.args[1])}, {self.source(node.args[0])}"
             self.note(first, last, swapped, node.lineno)
-        for argument in (node.func, *node.args, *(k for k in node.keywords if k.arg != "strict")):
+        for argument in (node.func, *node.args, *(k for k in node.keywords if k.arg not in {"strict", "stacklevel"})):
             self.visit(argument)
 
     def visit_Expr(self, node: ast.Expr) -> None:

@@ -48,7 +48,7 @@ def f(a, b, weight="uniform", on=True):
     if a < b and not on:
         raise ValueError("1 + 1" + str(a + b))
     a += 1
-    print(max(a, b), f"{a + b}")
+    print(max(a, b), f"{a + b}", stacklevel=3)
     return a * 0.5 if on else b - 1
 '''
 
@@ -70,8 +70,8 @@ def test_changes_of_a_file_by_hand(tmp_path: Path) -> None:
         "if a < b and on:",
         "pass",
         "a += 2",
-        'print(min(a, b), f"{a + b}")',
-        'print(max(b, a), f"{a + b}")',
+        'print(min(a, b), f"{a + b}", stacklevel=3)',
+        'print(max(b, a), f"{a + b}", stacklevel=3)',
         "return b - 1 if on else a * 0.5",
         "return a / 0.5 if on else b - 1",
         "return a * 1.0 if on else b - 1",

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from accord.settings import Misfit, Range, fit
+from accord.settings import Misfit, Range, Word, fit
 from accord.settings.text import parse_value
+from accord.settings.values import show
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,29 @@ def test_whole_numbers_are_those_of_64_bits() -> None:
     for value in (2**63, -(2**63) - 1):
         with pytest.raises(Misfit):
             fit(int, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2**63 - 1, "9223372036854775807"),
+        (2**63, "a number of more than 64 bits"),
+        (-(2**63) - 1, "a number of more than 64 bits"),
+        (10**5000, "a number of more than 64 bits"),
+        (True, "true"),
+        (None, '"none"'),
+        ("a\n'b'", "\"a\\n'b'\""),
+        ([1, "a", [False]], '[1, "a", [false]]'),
+        (list(range(30)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]"),
+        ("x" * 78, '"' + "x" * 78 + '"'),
+        ("x" * 79, '"' + "x" * 76 + "..."),
+        (Word("1e3", 1000.0), "1000.0"),
+    ],
+    ids=range(12),
+)
+def test_values_as_messages_show_them(value: object, text: str) -> None:
+    assert show(value) == text
+    assert len(text) <= 80
 
 
 def test_bounds_hold_at_their_edges() -> None:

@@ -144,6 +144,11 @@ DUE = {"model": {"w": Spec(torch.float32, (2, 3)), "b": Spec(torch.float32, (2,)
         ({"model": {"w": torch.ones(2, 3), "b": torch.ones(2)}, "extra": {"x": torch.ones(1)}}, "'x' is not expected"),
         ({"model": {"w": torch.ones(3, 2), "b": torch.ones(2)}, "extra": {}}, r"'model/w' is torch.float32 \(3, 2\)"),
         ({"model": {"w": torch.ones(2, 3).double(), "b": torch.ones(2)}, "extra": {}}, "'model/w' is torch.float64"),
+        # of several the first by name, in whatever order they come
+        ({"model": {"w": torch.ones(3), "b": torch.ones(3)}, "extra": {}}, "'model/b' is torch.float32"),
+        ({"model": {}, "extra": {"x": torch.ones(1)}}, "the leaf of 'extra' 'x' is not expected"),
+        ({"model": {}, "extra": {}}, "the leaf of 'model' 'b' is missing"),
+        ({"z": {}, "y": {}}, "the tree 'extra' is missing"),
     ],
 )
 def test_the_first_difference_from_what_is_expected_is_named(trees: Any, difference: str) -> None:
