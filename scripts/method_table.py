@@ -1,10 +1,10 @@
 """The tables of methods in the documentation, written from the registry between their markers.
 
-    python scripts/method_table.py            write README.md and docs/methods.md
+    python scripts/method_table.py            write docs/methods.md and docs/method_costs.md
     python scripts/method_table.py --check    only say whether they are as the code is
 
-README: what each method is, and the code lines of its file. docs/methods.md: its file, or folder, and with all parts,
-rules and methods it imports.
+methods.md: what each method is, and the code lines of its file. method_costs.md: its file, or folder, and with all
+parts, rules and methods it imports.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a table is stale")
     check = parser.parse_args().check
     stale = []
-    for name, with_imports in (("README.md", False), ("docs/methods.md", True)):
+    for name, with_imports in (("docs/methods.md", False), ("docs/method_costs.md", True)):
         page = (ROOT / name).read_text()
         new = filled(page, table(with_imports=with_imports))
         if new != page:

@@ -17,6 +17,7 @@ import pytest
 import torch
 import typer
 from torch import nn
+from typer.testing import CliRunner
 
 import accord
 import accord.authoring
@@ -148,7 +149,7 @@ def test_settings_in_the_text_are_settings(text: str) -> None:
     load_config(sets=[text])
 
 
-def test_python_in_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_about_runs_and_studies_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first block to the last, with small data and few rounds in the place of the reader's."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 240)
@@ -165,12 +166,53 @@ def test_python_in_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(accord, "tune", lambda *names, trials, **given: tune(*names, trials=2, **given))
     monkeypatch.setattr(MEASURES, "_entries", dict(MEASURES._entries))
     with torch.random.fork_rng(devices=[]):
-        exec("\n".join(blocks((ROOT / "README.md").read_text(), "python")), known)
+        exec("\n".join(blocks((ROOT / "docs" / "python.md").read_text(), "python")), known)
     assert known["outcome"].summary["accuracy"] > 0  # type: ignore[attr-defined]
     assert not known["result"].failed  # type: ignore[attr-defined]
     assert len(known["result"].rows) == 2  # type: ignore[attr-defined]
     assert "error_rate" in MEASURES
     assert len(known["replies"]) == 4  # type: ignore[arg-type]
+
+
+def patients(folder: Path) -> None:
+    """The table the README speaks of, and rows whose outcome nobody knows."""
+    rng = np.random.default_rng(0)
+    ill = rng.integers(0, 2, 90)
+    known = pd.DataFrame({"age": 40 + 20 * ill, "marker": ill + rng.normal(0, 0.1, 90)})
+    known.tail(3).to_csv(folder / "arriving.csv", index=False)
+    known = known.assign(diagnosis=np.where(ill, "ill", "well"), hospital=np.repeat(["Aix", "Lyon", "Pau"], 30))
+    known.to_csv(folder / "patients.csv", index=False)
+
+
+def test_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other as they stand, with a round in the place of many."""
+    patients(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    lines = [line.strip() for block in blocks((ROOT / "README.md").read_text()) for line in block.splitlines()]
+    asked = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("accord ")]
+    assert {name for name, *_ in asked} >= {"run", "compare", "predict", "resume", "export", "settings", "list"}
+    for words in asked:
+        if words[0] == "reproduce":  # a minute; tests/cli/test_cli_reproduce.py runs it
+            continue
+        few = words[0] in ("run", "compare")
+        small = [part for text in (*SMALL, "checkpoint.every=1") for part in ("--set", text)] if few else []
+        seeds = ["--seeds", "0"] if words[0] == "compare" else []
+        done = CliRunner().invoke(app, [*words, *small, *seeds])
+        assert done.exit_code == 0, f"{words}: {done.output}"
+    assert (tmp_path / "model.onnx").is_file()
+
+
+def test_python_in_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patients(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run, compare = accord.run, accord.compare
+    small = load_config(sets=SMALL)
+    monkeypatch.setattr(accord, "run", lambda **given: run(**{**given, "rounds": 2}, sets=SMALL))
+    monkeypatch.setattr(accord, "compare", lambda *names, data: compare(*names, data=data, config=small, seeds=(0,)))
+    known: dict[str, object] = {}
+    exec("\n".join(blocks((ROOT / "README.md").read_text(), "python")), known)
+    assert {row["site"] for row in known["outcome"].sites()} == {"Aix", "Lyon", "Pau"}  # type: ignore[attr-defined]
+    assert known["model"].predict([{"age": 61, "marker": 1.0}])[0] in ("ill", "well")  # type: ignore[attr-defined]
 
 
 def test_a_round_passes_as_many_files_as_the_architecture_says() -> None:
