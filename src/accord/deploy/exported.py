@@ -83,8 +83,8 @@ def export(
         )
     if model.fields is not None:
         raise ConfigError(
-            f"a sample of this model is several inputs ({', '.join(model.fields.names)}); an exported graph takes one: "
-            "use accord.load(folder).predict(raw)"
+            f"a sample of this model is several inputs ({', '.join(model.fields.names)}), and an exported graph takes "
+            "one: use accord.load(folder).predict(raw)"
         )
     graph = Graph(model.cpu()).eval()
     ways = ((onnx, "onnx", _onnx), (torch_export, "torch", _torch))

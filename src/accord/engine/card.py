@@ -170,6 +170,8 @@ def _again(subject: Subject) -> Iterator[str]:
     )
     if not (federation.own_data or federation.own_network):
         yield from ("```", f"accord run {sets}".rstrip(), "```")
+        if federation.config.data.dir:
+            yield from ("", "and `--data-dir` (or `--data`) with the place where the data lies.")
         return
     own = [
         f"{name}=your own {name}"
