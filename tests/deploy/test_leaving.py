@@ -76,6 +76,8 @@ def test_an_own_network_with_frozen_parts_and_running_statistics(tmp_path: Path)
         ("algorithm.name=fedfusion", "algorithm.operator=single", "algorithm.evaluate=same", *CNN),
         ("algorithm.name=fedrane", "algorithm.hops=2"),
         ("algorithm.name=fedrane", "algorithm.frozen_head=true", "algorithm.top_k=3"),
+        ("algorithm.name=fedrane", "algorithm.attention=gat", "algorithm.heads=3"),
+        ("algorithm.name=moon", "algorithm.classifier=projection", "algorithm.projection=8"),
         ("algorithm.name=spherefed",),
         ("algorithm.name=feddyn", "algorithm.report=average"),
     ],

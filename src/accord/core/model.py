@@ -20,6 +20,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from accord.core.fields import Fields
 from accord.core.given import check_usable, duplicate, fixed_buffers, fixed_layers, fixed_parameters
 from accord.core.tensors import Tree, is_stacked, ordered
+from accord.core.whole import as_given
 from accord.errors import ConfigError
 from accord.problems import PROBLEMS, Problem
 
@@ -306,7 +307,7 @@ class Model:
         """An ordinary trained `nn.Module` in evaluation mode, for the user to keep; frozen values as they were."""
         network = duplicate(self.network).cpu()
         network.load_state_dict({k: v.cpu() for k, v in {**params, **buffers}.items()}, strict=False)
-        return network.eval()
+        return as_given(network).eval()
 
 
 def _named(params: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Tree:

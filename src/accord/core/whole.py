@@ -40,6 +40,16 @@ class Exchanged(nn.Module):
 
     kind: ClassVar[str]
 
+    def settings(self) -> Settings:
+        """What it takes to put another one there; plain values."""
+        return {}
+
+
+def as_given(network: nn.Module) -> nn.Module:
+    """The network its owner knows, where a method trains a wrapper around it: same values, same answers."""
+    back = getattr(network, "as_given", None)
+    return back() if callable(back) else network
+
 
 def bare(module: nn.Module) -> nn.Module:
     """The network alone."""
@@ -56,7 +66,7 @@ def around(module: nn.Module) -> list[Settings]:
     network = bare(module)
     prefix = own_prefix(network)
     found = [
-        {"kind": layer.kind, "at": name.removeprefix(prefix)}
+        {"kind": layer.kind, "at": name.removeprefix(prefix), **layer.settings()}
         for name, layer in network.named_modules()
         if isinstance(layer, Exchanged)
     ]

@@ -15,7 +15,7 @@ from accord.core.algorithm import Method
 from accord.core.fields import Fields
 from accord.core.given import fixed_buffers, fixed_parameters
 from accord.core.tensors import Tree
-from accord.core.whole import around, bare, fill, named_values, own_prefix
+from accord.core.whole import around, as_given, bare, fill, named_values, own_prefix
 from accord.engine.card import Subject, card
 from accord.engine.federation import Federation
 from accord.engine.files import sync_folder, write_atomic
@@ -95,7 +95,7 @@ def read_model(folder: Path, federation: Federation) -> nn.Module | None:
 def _trained_network(federation: Federation) -> nn.Module:
     """With the layers the method put into it."""
     algorithm = federation.algorithm
-    return algorithm.model.network if isinstance(algorithm, Method) else federation.model.network
+    return as_given(algorithm.model.network if isinstance(algorithm, Method) else federation.model.network)
 
 
 def _files(subject: Subject, own: OwnModels, record: dict[str, Any]) -> Iterator[tuple[str, bytes]]:

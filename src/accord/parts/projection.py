@@ -20,6 +20,7 @@ from accord.core.task import Part
 from accord.core.tensors import Trees
 from accord.core.types import World
 from accord.errors import ConfigError
+from accord.models.around.heads import ProjectedHead, exchange, projector
 from accord.parts.mlp import init_mlp
 
 
@@ -29,10 +30,17 @@ class Projecting(nn.Module):
     def __init__(self, body: nn.Module, features: int, width: int, classes: int) -> None:
         super().__init__()
         self.body = body  # whose own head passes its input on
-        self.projector = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width))
+        self.projector = projector(features, width)
         self.head = nn.Linear(width, classes)
         self.head_name = "head"
         self.map_shape = cast(Classifier, body).map_shape
+
+    def as_given(self) -> nn.Module:
+        """The body with projector and classifier in the place of its own head."""
+        network = duplicate(self.body)
+        whole = ProjectedHead(cast(nn.Sequential, duplicate(self.projector)), cast(nn.Linear, duplicate(self.head)))
+        exchange(network, cast(Classifier, network).head_name, whole)
+        return network
 
     @property
     def num_features(self) -> int:
@@ -62,6 +70,8 @@ class Projecting(nn.Module):
 class DrawnProjection(Part):
     """Draws the new layers from the run's seed; the network they stand in has none of its own."""
 
+    problems = ("any",)
+
     def state(self, model: Model, world: World) -> Trees:
         """The first model, with the projector and classifier filled in."""
         network = cast(Projecting, model.network)
@@ -88,6 +98,5 @@ def with_projection(setup: Setup, name: str, width: int) -> Setup:
             "give accord.models.adapt an example"
         )
     body = duplicate(model.network)
-    parent, _, leaf = model.head_prefix.removesuffix(".").rpartition(".")
-    setattr(body.get_submodule(parent), leaf, nn.Identity())
+    exchange(body, model.head_prefix.removesuffix("."), nn.Identity())
     return replace(setup, model=model.computing(Projecting(body, model.num_features, width, setup.num_classes)))
