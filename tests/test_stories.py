@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -51,3 +52,24 @@ def test_letters(story: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 1 < perplexity < len(story.samples()[3]) / 2, "a guess has as many as there are letters"
     assert text.startswith("The exception ")
     assert len(text) == len("The exception ") + 20
+
+
+EXECUTE = """
+import sys, nbformat, nbclient
+book = nbformat.read(sys.argv[1], 4)
+nbclient.NotebookClient(book, timeout=240, resources={"metadata": {"path": sys.argv[2]}}).execute()
+shown = [out for cell in book.cells if cell.cell_type == "code" for out in cell.outputs]
+print(sum("image/png" in out.get("data", {}) for out in shown), "pictures")
+"""
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    here = tmp_path / "notebooks"  # beside the stories, as in the repository
+    here.mkdir()
+    (tmp_path / "stories").symlink_to(STORIES)
+    book = STORIES.parent / "notebooks" / "hospitals.ipynb"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", EXECUTE, str(book), str(here)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "2 pictures" in done.stdout
