@@ -115,3 +115,16 @@ def test_latex_and_csv() -> None:
     name, count, mean, deviation = lines[1].split(",")
     assert (name, count, float(mean)) == ("fed_a: x=[1]", "2", 0.6)
     assert float(deviation) == pytest.approx(0.1 * math.sqrt(2))
+
+
+def test_what_it_comes_to_in_a_sentence() -> None:
+    found = differences(runs(a=[0.80, 0.70, 0.90], b=[0.81, 0.73, 0.92], c=[0.5, 0.9, 0.7]))
+    assert found is not None
+    # b has the best mean. a - b is -0.02 with a half width of 0.025, c - b is -0.12 and wide: neither is told apart
+    assert found.sentence == "Best in accuracy %: b. Not told apart from it by these seeds: a (-2.00), c (-12.00)."
+    clear = differences(runs(a=[0.50, 0.51], b=[0.80, 0.81]))
+    assert clear is not None
+    assert clear.sentence == "Best in accuracy %: b. Behind it by more than the seeds explain: a (-30.00)."
+    named = differences(runs(a=[0.5, 0.6], b=[0.8, 0.9]), baseline="a")
+    assert named is not None
+    assert named.sentence == ""

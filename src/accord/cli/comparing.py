@@ -13,7 +13,7 @@ from accord.cli.guard import Stopped, complain
 from accord.cli.lists import numbers, variants
 from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
 from accord.cli.running import say_left_out
-from accord.cli.width import wide_console, width
+from accord.cli.width import wide_console, width, wrapped
 from accord.errors import RunError
 from accord.observe import Observer, RichProgress, headline
 from accord.study.progress import Progress
@@ -107,6 +107,9 @@ def compare(
         show(result.rows, apart)
     for run, summary in result.summaries.items():
         say_left_out(summary, f"{run.label}: ")
+    picture = result.folder / "curves.png"
+    if picture.is_file() and not quiet:
+        typer.echo(f"picture: {picture}")
     typer.echo(str(result.folder))
     if result.failed:
         total = len(result.failed) + len(result.summaries)
@@ -203,3 +206,5 @@ def show(rows: Sequence[Row], apart: Differences | None) -> None:
         typer.echo(said)
     if apart is not None and apart.rows:
         console.print(differences_table(apart))
+        if apart.sentence:
+            typer.echo(wrapped(apart.sentence))

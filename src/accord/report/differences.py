@@ -63,6 +63,18 @@ class Differences:
             return "An interval needs at least 2 seeds that both have run with (--seeds 0,1,2)."
         return f"Mean and {100 * LEVEL:g} % t-interval of the differences between runs with the same seed."
 
+    @property
+    def sentence(self) -> str:
+        """What it comes to; empty where rows have several baselines, or one that was asked for."""
+        best = {row.baseline for row in self.rows}
+        if self.baseline or len(best) != 1:
+            return ""
+        apart = [f"{row.algorithm} ({self._signed(row.mean)})" for row in self.rows if row.told_apart]
+        alike = [f"{row.algorithm} ({self._signed(row.mean)})" for row in self.rows if not row.told_apart]
+        behind = f" Behind it by more than the seeds explain: {', '.join(apart)}." if apart else ""
+        unsure = f" Not told apart from it by these seeds: {', '.join(alike)}." if alike else ""
+        return f"Best in {self.column.title}: {best.pop()}.{behind}{unsure}"
+
     def cells(self, row: Difference) -> list[str]:
         """Difference, interval, seeds, and whether 0 lies outside."""
         interval = "-"
