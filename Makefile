@@ -17,9 +17,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train FedAvg and SCAFFOLD on non-IID digits, two seeds, and compare them
+demo: $(READY)  ## train FedAvg and SCAFFOLD on non-IID digits, three seeds, and compare them
 	$(BIN)/accord describe --set partition.alpha=0.1
-	$(BIN)/accord compare --algorithms fedavg,fedprox,scaffold --seeds 0,1 --set partition.alpha=0.1 --set rounds=15 --out runs/demo
+	$(BIN)/accord compare --algorithms fedavg,fedprox,scaffold --seeds 0,1,2 --set partition.alpha=0.1 --set rounds=15 --out runs/demo
 
 test: lint types unit  ## everything CI runs: ruff, mypy, pytest with coverage
 

@@ -83,7 +83,7 @@ def test_a_run_from_python_needs_no_extra(clean: Path, tmp_path: Path) -> None:
         ("import accord.cli; accord.cli.main()", "cli"),
         ("import accord; accord.from_table('t.csv', label='y', client='site')", "tables"),
         ("import accord; accord.run(accord.load_config(sets=['evaluate.auroc=true']))", "metrics"),
-        ("import accord; accord.tune(['fedprox'], trials=2)", "tune"),
+        ("import accord; accord.tune(['fedprox'], trials=12)", "tune"),
     ],
 )
 def test_what_is_missing_says_which_extra_to_install(clean: Path, tmp_path: Path, code: str, extra: str) -> None:

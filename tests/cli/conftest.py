@@ -20,5 +20,6 @@ def accord(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
     """Runs a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_DEBUG", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest's workers have it: output goes to no terminal here
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, [str(a) for a in arguments])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from accord.engine.memory import Allowance, free_memory
+from accord.engine.memory import allowance, free_memory
 from accord.errors import ConfigError
 
 CPU = torch.device("cpu")
@@ -62,8 +62,8 @@ def test_where_linux_does_not_say_all_pages_count(
     ],
 )
 def test_four_copies_must_fit(make: Any, size: int) -> None:
-    with Allowance("mlp", free=4.0 * size) as allowance:
+    with allowance("mlp", free=4.0 * size) as counted:
         make()
-    assert allowance.taken == size
-    with pytest.raises(ConfigError, match="model 'mlp' with these settings takes"), Allowance("mlp", 4.0 * size - 1):
+    assert counted.taken == size
+    with pytest.raises(ConfigError, match="model 'mlp' with these settings takes"), allowance("mlp", 4.0 * size - 1):
         make()
