@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -20,10 +21,15 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINED = """
-import accord
+import accord.errors
 outcome = accord.run(accord.load_config(sets=["rounds=1", "local.epochs=1", "data.limit=200", "partition.clients=4"]))
 print("accuracy", outcome.summary["accuracy"])
 print(type(accord.load(outcome.folder)).__name__)
+for use in (outcome.plot, outcome.frame, lambda: accord.export(outcome.folder, onnx="model.onnx")):
+    try:
+        use()
+    except accord.errors.AccordError as error:
+        print(error)
 """
 
 
@@ -46,7 +52,11 @@ def required(name: str, found: dict[str, Path] | None = None) -> dict[str, Path]
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of a clean environment with the wheel in it."""
     folder = tmp_path_factory.mktemp("clean")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist"), str(ROOT)]
+    source = folder / "source"  # a build writes beside the sources, and another worker may be building too
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist"), str(source)]
     subprocess.run(build, check=True, capture_output=True, cwd=folder)
     (wheel,) = (folder / "dist").glob("*.whl")
     venv.create(folder / "env", with_pip=False, symlinks=True)
@@ -75,6 +85,7 @@ def said(python: Path, code: str, folder: Path, *, fails: bool = False) -> str:
 def test_a_run_from_python_needs_no_extra(clean: Path, tmp_path: Path) -> None:
     printed = said(clean, TRAINED, tmp_path)
     assert re.search(r"accuracy 0\.\d+", printed)
+    assert [extra for extra in ("plot", "tables", "onnx") if f"accord-fl[{extra}]" not in printed] == [], printed
 
 
 @pytest.mark.parametrize(
