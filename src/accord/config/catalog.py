@@ -25,6 +25,7 @@ WHERE = {
     "sampler": ("accord.sampling", "SAMPLERS"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
+    "protection": ("accord.filters", "PROTECTIONS"),
     "executor": ("accord.executors", "EXECUTORS"),
 }
 

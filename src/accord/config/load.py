@@ -24,6 +24,7 @@ else:
 
 # What changes where or how fast a run happens, or what is kept of it, but not what comes out of it.
 _NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoint")
+_FILTERS_OFF = {"privacy": {"name": "none"}, "compress": {"keep": 1.0, "bits": 32}}  # as if there were none to set
 _DATA_NOT_HASHED = ("dir", "download", "path", "test")  # where files lie; what is in them is in a run's identity
 
 
@@ -72,6 +73,7 @@ def config_hash(config: RunConfig) -> str:
     for item in fields(config):
         if isinstance(getattr(config, item.name), Gathered):  # what is off asks for nothing, known here or not
             values[item.name] = {key: value for key, value in values[item.name].items() if value}
+    values = {key: value for key, value in values.items() if value != _FILTERS_OFF.get(key)}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

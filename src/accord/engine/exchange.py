@@ -13,12 +13,13 @@ from typing import Protocol
 
 import torch
 
-from accord.client import Answer, Executor, Request, Work
+from accord.client import Answer, Draws, Executor, Request, Work
 from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
 from accord.core.types import Exchange, Replies
 from accord.engine.store import ClientStore
 from accord.errors import DivergedError, RunError
+from accord.filters import NO_FILTERS, Filters
 
 DROPPED_OUT = "dropped out (simulated)"
 
@@ -105,11 +106,13 @@ class LocalExchange:
         drop_rate: float = 0.0,
         keep_memory: bool = True,
         name_of: Callable[[int], str] = str,
+        filters: Filters = NO_FILTERS,
     ) -> None:
         self.executor, self.store, self.key = executor, store, key
         self.round, self.lr = round, lr
         self.policy, self.drop_rate, self.keep_memory = policy or Policy(), drop_rate, keep_memory
-        self.name_of = name_of
+        self.name_of, self.filters = name_of, filters
+        self.carried: Trees = {}  # the first answer of the last exchange, as it would lie on the wire
         self.bytes_down = self.bytes_up = 0
         self.missing: dict[int, str] = {}
         self._exchanges = 0
@@ -123,23 +126,28 @@ class LocalExchange:
         reached = [client for client in sorted(clients) if client not in absent]
         works = [Work(client, private.get(client, {}), self.store.get(client)) for client in reached]
         self.bytes_down += len(works) * num_bytes(shared) + sum(num_bytes(work.private) for work in works)
-        answers = self.executor.run(Request(task, self.round, self.lr, shared, works)) if works else []
+        request = Request(task, self.round, self.lr, shared, works)
+        answers = self.executor.run(request) if works else []
         try:
             good, missing = collect(task, self.round, clients, answers, self.policy, absent, self.name_of)
         except EmptyRound:
             self.missing |= absent | {a.client: a.error for a in answers if a.result is None}
             raise
         self.missing |= missing
-        results = []
+        results, work_of = [], {work.client: work for work in works}
         for answer in good:
             assert answer.result is not None
-            self.bytes_up += num_bytes(answer.result.reply)
+            draws = Draws(self.key.client(answer.client), task, self.round)
+            left = self.filters.outgoing(task, request, work_of[answer.client], answer.result, draws)
+            self.bytes_up += num_bytes(left.reply)
             if self.keep_memory:
-                self.store.put(answer.client, (self.round + 1, self._exchanges), answer.result.memory)
-            results.append(answer.result)
+                self.store.put(answer.client, (self.round + 1, self._exchanges), left.memory)
+            self.carried = left.reply if not results else self.carried
+            results.append(left._replace(reply=self.filters.incoming(task, shared, left.reply)))
         self._exchanges += 1
         ids = tuple(answer.client for answer in good)
-        return Replies(ids, tuple(results), torch.tensor(self.store.sizes[list(ids)]), missing)
+        replies = Replies(ids, tuple(results), torch.tensor(self.store.sizes[list(ids)]), missing)
+        return self.filters.together(task, shared, replies, self.key, self.round)
 
     def _drops(self, task: str, client: int) -> bool:
         if not self.drop_rate:
