@@ -2,14 +2,16 @@
 
 z is the noise multiplier, K clients of whom m are asked, T rounds. Every number is an upper bound.
 
-| protection | who is drawn | what is counted |
-|---|---|---|
-| central | `poisson`: each client by itself with chance q = m / K | T Poisson-sampled Gaussians of z (RDP) |
-| central | `uniform`: m of K, without replacement | the smaller of two bounds: T Gaussians of z, as if all took part; and T Gaussians of z / 2 sampled without replacement (RDP), as exchanging a client changes the sum by up to 2 clip |
-| central | `cyclic`: in turn | ceil(T m / K) Gaussians of z, as often as a client's turn comes |
-| central | by size, or by the method's own rule | T Gaussians of z |
-| local | any; the server sees who answers | Gaussians of z / 2, one for every answer of a client: T, or its turns |
-| sample | batches: each sample by itself, q = batch / n of its client | Poisson-sampled Gaussians of z (RDP), one for every step in all rounds a client may take part in; the client with the largest epsilon counts |
+central, clients.sampler =
+    poisson    each client by itself, with chance q = m / K: T Poisson-sampled Gaussians of z (RDP)
+    uniform    m of K, without replacement: the smaller of two bounds, T Gaussians of z, as if all took part, and T
+               Gaussians of z / 2 sampled without replacement (RDP), as an exchange changes the sum by up to 2 clip
+    cyclic     in turn: ceil(T m / K) Gaussians of z, as often as a client's turn comes
+    weighted   by size: T Gaussians of z
+local          the server sees who answers, so nothing is gained by drawing: a Gaussian of z / 2, as answers of any two
+               clients differ by up to 2 clip, for every answer of a client: T, or as often as its turn comes
+sample         each sample by itself, with chance q = batch / n of its client: a Poisson-sampled Gaussian of z (RDP) for
+               every step in all rounds its client may take part in; the client with the largest epsilon counts
 
 Gaussians alone are counted exactly (Balle and Wang, ICML 2018): T of them are one of z / sqrt(T).
 """

@@ -96,5 +96,3 @@ def _work(plan: Plan, sizes: Sequence[int]) -> tuple[tuple[float, int], ...]:
             steps = plan.steps or plan.epochs * math.ceil(size / batch)
             found[steps] = max(found.get(steps, 0.0), batch / size)
     return tuple(sorted((chance, steps) for steps, chance in found.items()))
-
-

@@ -64,13 +64,10 @@ def clipped(changed: Mapping[str, Tree], limit: float) -> Trees:
     length = norm(changed)
     if length <= limit:
         return {name: dict(tree) for name, tree in changed.items()}
-    factor = limit / length if np.isfinite(length) else 0.0
-    # Products are rounded: a hair below 1 keeps the sum of squares from ending above the limit.
-    factor *= 1 - 1e-12
-    return {
-        name: {leaf: torch.nan_to_num(t * factor, 0.0, 0.0, 0.0) if factor == 0 else t * factor for leaf, t in tree.items()}
-        for name, tree in changed.items()
-    }
+    if not np.isfinite(length):
+        return {name: {leaf: torch.zeros_like(t) for leaf, t in tree.items()} for name, tree in changed.items()}
+    factor = limit / length * (1 - 1e-12)  # products are rounded: a hair less keeps the length at the limit
+    return {name: {leaf: t * factor for leaf, t in tree.items()} for name, tree in changed.items()}
 
 
 def noised(changed: Mapping[str, Tree], deviation: float, rng: np.random.Generator) -> Trees:

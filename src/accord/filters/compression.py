@@ -61,7 +61,7 @@ class Compression:
             sent[name] = {leaf: t for leaf, t in reply[name].items() if leaf not in thin}
             if thin:
                 before = memory.get(f"{KEPT}{name}", {})
-                due = {leaf: changed[name][leaf] + before[leaf] if leaf in before else changed[name][leaf] for leaf in thin}
+                due = {leaf: changed[name][leaf] + before.get(leaf, 0.0) for leaf in thin}
                 like = {leaf: reply[name][leaf] for leaf in thin}
                 parcel, rest = self._thinned(due, like, rng)
                 parcel |= _which(thin, real(shared[name]))
@@ -130,9 +130,7 @@ class Compression:
         change = torch.zeros(length, dtype=torch.float64)
         change[places] = _values(parcel, cuts).double()
         pieces = iter(torch.split(change, [t.numel() for t in start.values()]))
-        return {
-            leaf: (t.double() + next(pieces).view(t.shape).to(t.device)).to(t.dtype) for leaf, t in start.items()
-        }
+        return {leaf: (t.double() + next(pieces).view(t.shape).to(t.device)).to(t.dtype) for leaf, t in start.items()}
 
     def _shortened(self, changed: Tree, tree: Tree, rng: np.random.Generator) -> tuple[Tree, Tree]:
         """Eight bits for every tensor that becomes smaller by it, and the steps of those."""
@@ -183,9 +181,8 @@ def _common(tree: Mapping[str, Tensor]) -> torch.dtype:
 
 
 def _largest(vector: Tensor, count: int) -> Tensor:
-    """The places of the `count` values farthest from 0, rising; of equals the first."""
-    order = vector.abs().sort(descending=True, stable=True).indices[:count]
-    return order.sort().values
+    """The places of the `count` values farthest from 0, rising."""
+    return vector.abs().topk(count, sorted=False).indices.sort().values
 
 
 def _cuts(tree: Mapping[str, Tensor], places: Tensor) -> list[int]:

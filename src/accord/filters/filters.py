@@ -42,7 +42,7 @@ class Filters:
         return self.budget is not None or self.compression.on
 
     def outgoing(self, task: str, request: Request, work: Work, result: Result, draws: Draws) -> Result:
-        """What leaves a client, and what it remembers. `draws` are the client's own: who can guess them, can undo noise."""
+        """What leaves a client, and what it remembers. `draws` are its own: who knows them can take noise off again."""
         kept = {name: tree for name, tree in (work.memory or {}).items() if name.startswith(OWN)}
         if not self.on or task not in self.tasks:
             return _remembering(result, kept)
@@ -126,4 +126,3 @@ def _device(replies: Replies) -> torch.device:
             for tensor in tree.values():
                 return tensor.device
     return torch.device("cpu")
-

@@ -12,9 +12,7 @@ from typing import Annotated, ClassVar
 from accord.settings import NOT_NEGATIVE, POSITIVE, Range, Registry
 
 Clip = Annotated[float, POSITIVE, "largest norm of what one protected part may add"]
-Noise = Annotated[
-    float, NOT_NEGATIVE, "noise multiplier: the noise's deviation divided by clip; 0: found from epsilon"
-]
+Noise = Annotated[float, NOT_NEGATIVE, "noise multiplier: the noise's deviation divided by clip; 0: found from epsilon"]
 Epsilon = Annotated[float, NOT_NEGATIVE, "the budget of the whole run, from which noise is found; 0: noise is given"]
 Delta = Annotated[float, Range(above=0, below=1), "chance that epsilon does not hold; far below 1 / clients"]
 
