@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,8 @@ def _each_weight(tree: str, state: State, replies: Replies, rule: Callable[[Tens
 class Median:
     """The median of every weight over the clients; for an even number the mean of the two in the middle."""
 
+    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
+
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
 
@@ -50,6 +53,8 @@ class Median:
 @dataclass(frozen=True)
 class TrimmedMean:
     """The mean of every weight over the clients without its `trim` share of lowest and of highest values."""
+
+    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
 
     trim: float = 0.1
 
@@ -71,6 +76,8 @@ class Krum:
     Of k models f = `hostile` * k are taken to be hostile, rounded down. A model's score is the sum of its squared
     distances to its k - f - 2 nearest others. Every tree is averaged over the clients chosen by `by`.
     """
+
+    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
 
     hostile: float = 0.2
     keep: int = 1
@@ -119,6 +126,8 @@ def squared_distances(replies: Replies, tree: str) -> Tensor:
 @dataclass(frozen=True)
 class NormClip:
     """Every client's change is scaled down to a norm of at most `limit`, then `of` folds the models in."""
+
+    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
 
     limit: float
     of: Aggregator = field(default_factory=Mean)

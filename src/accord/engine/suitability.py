@@ -19,7 +19,7 @@ import torch
 from accord.client import Site
 from accord.core.algorithm import Algorithm
 from accord.core.persample import PerSample
-from accord.core.task import LocalTraining, gradients, trained
+from accord.core.task import LocalTraining, Task, gradients, trained
 from accord.core.tensors import Tree, Trees
 from accord.core.types import Batch, ClientData, Facts, Job, Replies, Result, State, World
 from accord.engine.exchange import LocalExchange
@@ -31,7 +31,7 @@ from accord.filters import Central, Filters, Local, Sample
 if TYPE_CHECKING:
     from accord.config import RunConfig
 
-ASKED = 3  # clients that are tried: enough to tell a mean from what is none
+ASKED, ANSWERS = 1, 5  # clients that are tried, and answers made of theirs: enough to tell a mean from what is none
 TRAIN, EVALUATE = "train", "evaluate"
 
 
@@ -58,7 +58,14 @@ def check_filters(config: RunConfig, facts: Facts, algorithm: Algorithm, site: S
             f"algorithm {name} does not fit {which}: it asks its clients for more than their training (task "
             f"{', '.join(more)}), which the accounting does not cover"
         )
-    seen = _Trial(config, facts, algorithm, site)
+    if isinstance(protection, Central) and _guards(algorithm):
+        raise UnsuitableError(
+            f"algorithm {name} does not fit {which}: its rule guards against single answers, and under central privacy "
+            "the noisy mean is all it would see; use privacy.name = 'local', or a method that averages"
+        )
+    if isinstance(protection, Sample):
+        _check_parts(name, which, algorithm)
+    seen = _Trial(facts, algorithm, site)
     if seen.refusal:
         raise UnsuitableError(f"algorithm {name} does not fit {which}: {seen.refusal}")
     if isinstance(protection, Central | Local):
@@ -69,7 +76,7 @@ def check_filters(config: RunConfig, facts: Facts, algorithm: Algorithm, site: S
             "central privacy the noisy mean is all there is; use privacy.name = 'local', or a method that averages"
         )
     if isinstance(protection, Sample):
-        _check_by_sample(name, which, algorithm, seen, site)
+        _check_by_sample(name, which, algorithm.tasks[TRAIN], seen, site)
 
 
 def _check_covered(name: str, which: str, reply: Mapping[str, Tree]) -> None:
@@ -88,7 +95,19 @@ def _check_covered(name: str, which: str, reply: Mapping[str, Tree]) -> None:
         )
 
 
-def _check_by_sample(name: str, which: str, algorithm: Algorithm, seen: _Trial, site: Site) -> None:
+def _guards(algorithm: Algorithm) -> bool:
+    """Whether one of its rules, or one inside of another, guards against single answers."""
+    rules = list(getattr(algorithm, "aggregate", {}).values())
+    while rules:
+        rule = rules.pop()
+        if getattr(rule, "guards", False):
+            return True
+        rules += [rule.of] if hasattr(rule, "of") else []
+    return False
+
+
+def _check_parts(name: str, which: str, algorithm: Algorithm) -> None:
+    """Refuse what clips no sample by itself, as far as it can be seen without a trial."""
     task = algorithm.tasks[TRAIN]
     refused = f"algorithm {name} does not fit {which}: "
     if not isinstance(task, LocalTraining) or task.private is None or task.has_own("step", "objective", "move"):
@@ -105,9 +124,14 @@ def _check_by_sample(name: str, which: str, algorithm: Algorithm, seen: _Trial, 
                 f"{refused}its part {part.name} works on whole batches ({', '.join(own) or 'it compares samples'}), "
                 "where no sample is clipped by itself"
             )
+
+
+def _check_by_sample(name: str, which: str, task: Task, seen: _Trial, site: Site) -> None:
+    """Refuse what reads data outside of its steps, or whose steps are no sums over samples."""
+    assert isinstance(task, LocalTraining)
     reason = seen.beyond_steps(task) or seen.not_a_sum(task, site)
     if reason:
-        raise UnsuitableError(f"{refused}{reason}")
+        raise UnsuitableError(f"algorithm {name} does not fit {which}: {reason}")
 
 
 class _Sealed:
@@ -134,8 +158,9 @@ class _Asked(Exception):  # noqa: N818 - it is the answer to a question
 class _Trial:
     """One round of a few clients with one step each, in which nothing is filtered."""
 
-    def __init__(self, config: RunConfig, facts: Facts, algorithm: Algorithm, site: Site) -> None:
+    def __init__(self, facts: Facts, algorithm: Algorithm, site: Site) -> None:
         self.algorithm, self.facts, self.site = _one_step(algorithm), facts, site
+        self.as_many_steps = bool(algorithm.tasks[TRAIN].plan.steps)  # each client takes as many as any other
         self.world = World(0, facts.members, facts.sizes, site.key)
         self.lr = algorithm.schedule.at(0)
         self.asked: list[str] = []
@@ -161,10 +186,12 @@ class _Trial:
     def reads_only_means(self) -> bool:
         """Whether the server's state is the same where every answer is the mean of all."""
         assert self.replies is not None
-        rng = np.random.default_rng(0)
-        unlike = [_shaken(result, rng, 1.0 + number) for number, result in enumerate(self.replies.results)]
+        rng, ids = np.random.default_rng(0), tuple(self.world.clients[:ANSWERS])
+        known = self.replies.results
+        steps = [1.0 if self.as_many_steps else 1.0 + number for number in range(len(ids))]
+        unlike = [_shaken(known[number % len(known)], rng, taken) for number, taken in enumerate(steps)]
         equal = torch.ones(len(unlike), dtype=torch.int64)
-        one = replace(self.replies, results=tuple(unlike), examples=equal)
+        one = Replies(ids, tuple(unlike), equal, {})
         mean = {tree: {**one.results[0].reply[tree], **one.mean(tree, "uniform")} for tree in one.results[0].reply}
         other = replace(one, results=tuple(result._replace(reply=mean) for result in unlike))
         return _alike(self._folded(one), self._folded(other))
@@ -236,7 +263,7 @@ def _one_step(algorithm: Algorithm) -> Algorithm:
     if not isinstance(local, LocalTraining):
         return algorithm
     method: Any = algorithm
-    made: Algorithm = replace(method, local=replace(local, plan=replace(local.plan, steps=1)))
+    made: Algorithm = replace(method, local=replace(local, plan=replace(local.plan, steps=1), private=None))
     return made
 
 
@@ -252,7 +279,7 @@ def _shaken(result: Result, rng: np.random.Generator, steps: float) -> Result:
 
 
 def _moved(tensor: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    return tensor + torch.from_numpy(0.01 * rng.standard_normal(tuple(tensor.shape))).to(tensor)
+    return tensor + torch.from_numpy(np.asarray(0.01 * rng.standard_normal(tuple(tensor.shape)))).to(tensor)
 
 
 def _alike(one: Mapping[str, Tree], other: Mapping[str, Tree]) -> bool:

@@ -52,6 +52,11 @@ class Budget:
         if protection.epsilon:
             noise = accounting.noise_for(protection.epsilon, lambda noise: budget._with(noise).spent(rounds))
             return budget._with(noise)
+        if not math.isfinite(budget.spent(rounds)):
+            raise ConfigError(
+                f"privacy.delta = {protection.delta:g} is less than the chance that a round has a single client in "
+                "it, in all of them (clients.sampler = 'poisson'): ask more clients in a round, or raise privacy.delta"
+            )
         return budget
 
     def _with(self, noise: float) -> Budget:
@@ -77,6 +82,17 @@ class Budget:
     def denominator(self) -> float:
         """What a sum of clients' changes is divided by, where it is not their number: the mean one."""
         return float(self.draw.cohort) if self.draw.kind == "poisson" else 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """For a summary."""
+        given = self.protection
+        return {
+            "name": self.name,
+            "protects": given.unit,
+            "clip": given.clip,
+            "noise": given.noise,
+            "delta": given.delta,
+        }
 
     def words(self) -> str:
         """For whoever wants to know what a run promises."""
