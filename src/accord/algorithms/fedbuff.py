@@ -70,7 +70,11 @@ class Buffered(fl.Method):
 
     def init(self, world: fl.World) -> fl.State:
         """No buffer yet."""
-        nothing = {"updates": torch.tensor(0), "staleness": torch.tensor(0.0), "left_out": torch.tensor(0)}
+        nothing = {
+            "updates": torch.tensor(0),
+            "staleness": torch.zeros((), dtype=torch.float64),
+            "left_out": torch.tensor(0),
+        }
         return put(super().init(world), **{TREE: nothing})
 
     def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
@@ -84,7 +88,7 @@ class Buffered(fl.Method):
         late = float(staleness(state, replies).mean()) if len(replies) else 0.0
         numbers = {
             "updates": torch.tensor(updates + bool(len(replies))),
-            "staleness": torch.tensor(late),
+            "staleness": torch.tensor(late, dtype=torch.float64),
             "left_out": torch.tensor(left_out),
         }
         return put(new, **{TREE: numbers}), replies

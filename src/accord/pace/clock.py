@@ -14,6 +14,7 @@ from accord.core.keys import Key
 from accord.core.tensors import Tree, Trees
 from accord.pace.pace import Pace
 
+LATE, NOT_WAITED_FOR = "late: ", "not waited for: "  # how the reasons begin why somebody is missing
 TREE, WORK = "clock", "clock.work."  # names of trees: the time, and what clients are working on
 
 
@@ -83,7 +84,7 @@ class Clock:
         taken, rest = in_time[:most], in_time[most:]
         last = seconds[taken[-1]] if taken else 0.0
         missing = {client: too_late(seconds[client], self.deadline) for client in order[len(in_time) :]}
-        missing |= {client: f"not waited for: {seconds[client]:.4g} s, enough came in {last:.4g} s" for client in rest}
+        missing |= {client: f"{NOT_WAITED_FOR}{seconds[client]:.4g} s, enough came in {last:.4g} s" for client in rest}
         enough = len(taken) == min(most, len(seconds))
         self.now += last if enough else self.deadline
         return sorted(taken), missing
@@ -140,7 +141,7 @@ class Clock:
 
 def too_late(seconds: float, deadline: float) -> str:
     """Why somebody is missing."""
-    return f"late: {seconds:.4g} s, the deadline was {deadline:.4g} s"
+    return f"{LATE}{seconds:.4g} s, the deadline was {deadline:.4g} s"
 
 
 def without_clock(state: Mapping[str, Tree]) -> Trees:

@@ -72,8 +72,8 @@ def read_intervals(path: str, names: Sequence[str]) -> Intervals:
         found.append((client, begin, until))
     if not found:
         raise DataError(f"{path} has no lines, so nobody would ever be there")
-    client, begins, untils = zip(*found, strict=True)
-    return Intervals(np.array(client, np.int64), np.array(begins), np.array(untils), digest)
+    clients, begins, untils = (np.array(column) for column in zip(*found, strict=True))
+    return Intervals(clients.astype(np.int64), begins, untils, digest)
 
 
 def _rows(
