@@ -53,7 +53,8 @@ def judged_value(runs: Runs, summaries: Iterable[Record]) -> str:
 def figure_of(runs: Runs, value: str) -> Figure:
     """`value` over rounds: for each label its runs' mean, and a band of one deviation.
 
-    Where every round has its simulated time, over that: a line for each run, as no two have the same times. A DataError, with the values there are, when no run has it; a ConfigError without matplotlib.
+    Where every round has its simulated time, over that: a line for each run, as no two have the same times.
+    A DataError, with the values there are, when no run has it; a ConfigError without matplotlib.
     """
     lines = {label: points for label, group in runs.items() if (points := series(group, value))}
     figure = empty_figure(*_size(len(lines)))

@@ -16,6 +16,7 @@ from torch import nn
 
 from accord.client import Executor
 from accord.config import RunConfig
+from accord.config.tree import PaceConfig
 from accord.core.algorithm import Algorithm, Setup
 from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
@@ -169,6 +170,7 @@ class TinyRun:
         with_test: bool = False,
         folder: Path | None = None,
         tolerate: float = 0.0,
+        pace: PaceConfig | None = None,
         **setup: Any,
     ) -> None:
         self.data = data or tiny_data(dtype=torch.get_default_dtype())
@@ -178,7 +180,8 @@ class TinyRun:
             ALGORITHMS[algorithm](self.setup, **(settings or {})) if isinstance(algorithm, str) else algorithm
         )
         clients = replace(CONFIG.clients, tolerate=tolerate)
-        self.federation = Federation(self.algorithm, self.data, self.model, replace(CONFIG, seed=seed, clients=clients))
+        config = replace(CONFIG, seed=seed, clients=clients, pace=pace or CONFIG.pace)
+        self.federation = Federation(self.algorithm, self.data, self.model, config)
         self.key = self.federation.key
         self.executor: Executor = executor(self.federation.site(with_test=with_test), self.algorithm.tasks)
         where = folder or Path(tempfile.mkdtemp(prefix="accord-test-"))

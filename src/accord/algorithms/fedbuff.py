@@ -60,6 +60,15 @@ def staleness(state: fl.State, replies: fl.Replies) -> torch.Tensor:
     return float(state[TREE]["updates"]) - versions
 
 
+def _numbers(updates: int, late: float, left_out: int) -> fl.Tree:
+    """How often the server has moved; the mean staleness of the last buffer, and how many were too old for it."""
+    return {
+        "updates": torch.tensor(updates),
+        "staleness": torch.tensor(late, dtype=torch.float64),
+        "left_out": torch.tensor(left_out),
+    }
+
+
 @dataclass(frozen=True)
 class Buffered(fl.Method):
     """A round is one buffer."""
@@ -70,12 +79,7 @@ class Buffered(fl.Method):
 
     def init(self, world: fl.World) -> fl.State:
         """No buffer yet."""
-        nothing = {
-            "updates": torch.tensor(0),
-            "staleness": torch.zeros((), dtype=torch.float64),
-            "left_out": torch.tensor(0),
-        }
-        return put(super().init(world), **{TREE: nothing})
+        return put(super().init(world), **{TREE: _numbers(0, 0.0, 0)})
 
     def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
         """Fill the places, wait for a full buffer, move."""
@@ -86,11 +90,7 @@ class Buffered(fl.Method):
         replies, left_out = self.fresh(state, stream, self.buffer or (most + 1) // 2)
         new = self.fold(state, world, replies) if len(replies) else state
         late = float(staleness(state, replies).mean()) if len(replies) else 0.0
-        numbers = {
-            "updates": torch.tensor(updates + bool(len(replies))),
-            "staleness": torch.tensor(late, dtype=torch.float64),
-            "left_out": torch.tensor(left_out),
-        }
+        numbers = _numbers(updates + bool(len(replies)), late, left_out)
         return put(new, **{TREE: numbers}), replies
 
     def order(self, state: fl.State, world: fl.World) -> list[int]:

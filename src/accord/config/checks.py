@@ -109,13 +109,9 @@ def _somebody_comes_first(config: RunConfig) -> str:
 
 @_on("pace.intervals", "pace.presence")
 def _intervals_are_used(config: RunConfig) -> str:
-    if bool(config.pace.intervals) == (config.pace.presence == "trace"):
+    if not config.pace.intervals or config.pace.presence == "trace":
         return ""
-    return (
-        "pace.presence = 'trace' needs pace.intervals: a CSV file with the columns client, from, until"
-        if not config.pace.intervals
-        else f"pace.intervals is not read with pace.presence = '{config.pace.presence}': set it to trace"
-    )
+    return f"pace.intervals is not read with pace.presence = '{config.pace.presence}': set it to trace"
 
 
 @_on("partition.holdout", "partition.validation", "partition.test")

@@ -18,7 +18,7 @@ def named(missing: Mapping[int, str]) -> dict[str, str]:
 
 
 def account(records: Iterable[Mapping[str, Any]], name_of: Callable[[int], str] = str) -> Record:
-    """What all rounds' records come to; those who dropped out or came too late, as simulated, are counted, not named."""
+    """What all rounds' records come to; who dropped out or came too late in the simulation is counted, not named."""
     left_out: dict[str, Record] = {}
     late = {"late": 0, "not_waited_for": 0}
     dropped_out = skipped = 0
