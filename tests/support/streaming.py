@@ -15,7 +15,7 @@ def check_streaming(make: Make, **options: Any) -> None:
     """Put an exchange through the protocol; `options` are the run's. All four clients must be able to answer."""
     run = TinyRun("fedavg", **options)
     message = run.algorithm.message(run.state)
-    alone = {client: result for client, result in _synchronous(message, options)}
+    alone = dict(_synchronous(message, options))
     stream = make(run)
     stream.begin("train", [2, 0, 3, 1], message, version=7)
     first = stream.arrivals(3)

@@ -35,6 +35,7 @@ class StreamingExchange(LocalExchange):
         self._begun = 0  # messages
         self._ended: set[int] = set()  # clients that came to an end in this round
         self._arrived = 0
+        self._since = self.clock.now
 
     def begin(
         self,
@@ -66,10 +67,11 @@ class StreamingExchange(LocalExchange):
         self.missing |= missing
         enough = max(1, min(self.policy.minimum, count))
         if self._arrived + len(good) < enough:
-            self.clock.wait()
+            if self.clock.now == self._since:
+                self.clock.wait()
             raise EmptyRound(
-                f"{self._arrived + len(good)} clients answered and nobody else is at work, at least {enough} are "
-                "needed (clients.minimum)"
+                f"{self._arrived + len(good)} answered and nobody else is at work, at least {enough} are needed "
+                "(clients.minimum)"
             )
         self._arrived += len(good)
         return self._accepted(good, missing)
