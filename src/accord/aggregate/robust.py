@@ -40,7 +40,7 @@ def _each_weight(tree: str, state: State, replies: Replies, rule: Callable[[Tens
 class Median:
     """The median of every weight over the clients; for an even number the mean of the two in the middle."""
 
-    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
+    needs_each: ClassVar[str] = "takes the median of the clients' values"
 
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
@@ -54,9 +54,8 @@ class Median:
 class TrimmedMean:
     """The mean of every weight over the clients without its `trim` share of lowest and of highest values."""
 
-    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
-
     trim: float = 0.1
+    needs_each: ClassVar[str] = "leaves out the lowest and the highest of the clients' values"
 
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
@@ -77,11 +76,10 @@ class Krum:
     distances to its k - f - 2 nearest others. Every tree is averaged over the clients chosen by `by`.
     """
 
-    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
-
     hostile: float = 0.2
     keep: int = 1
     by: str = "model"
+    needs_each: ClassVar[str] = "compares the clients' models"
 
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
@@ -127,10 +125,9 @@ def squared_distances(replies: Replies, tree: str) -> Tensor:
 class NormClip:
     """Every client's change is scaled down to a norm of at most `limit`, then `of` folds the models in."""
 
-    guards: ClassVar[bool] = True  # against single answers, which a mean does not show
-
     limit: float
     of: Aggregator = field(default_factory=Mean)
+    needs_each: ClassVar[str] = "scales each client's change by its length"
 
     def state(self, tree: str, value: Tree) -> Trees:
         """What the inner rule remembers."""

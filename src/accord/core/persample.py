@@ -69,5 +69,5 @@ class PerSample:
         lengths = [
             torch.linalg.vector_norm(t.flatten(1), dim=1).double() for named in grads.values() for t in named.values()
         ]
-        norms = torch.linalg.vector_norm(torch.stack(lengths), dim=0) * (1 + ROUNDING)
+        norms: Tensor = torch.linalg.vector_norm(torch.stack(lengths), dim=0) * (1 + ROUNDING)
         return (self.clip / norms.clamp(min=1e-300)).clamp(max=1.0) * weight

@@ -36,6 +36,7 @@ def budget_of(config: RunConfig, facts: Facts, setup: Setup) -> Budget | None:
         sizes=[int(facts.sizes[client]) for client in facts.members],
         plan=setup.plan,
         rounds=config.rounds,
+        steady=config.pace.presence == "always",
     )
 
 
@@ -44,7 +45,7 @@ def privately(setup: Setup, budget: Budget | None) -> Setup:
     if budget is None or not isinstance(budget.protection, Sample):
         return setup
     private = PerSample(budget.protection.clip, budget.protection.noise)
-    return replace(setup, private=private, plan=replace(setup.plan, poisson=True))
+    return replace(setup, private=private, plan=replace(setup.plan, last_batch="pad", poisson=True))
 
 
 def filters_of(config: RunConfig, budget: Budget | None, algorithm: Algorithm) -> Filters:

@@ -19,6 +19,7 @@ import torch
 from accord.client import Site
 from accord.core.algorithm import Algorithm
 from accord.core.persample import PerSample
+from accord.core.sums import reasons_for_each
 from accord.core.task import LocalTraining, Task, gradients, trained
 from accord.core.tensors import Tree, Trees
 from accord.core.types import Batch, ClientData, Facts, Job, Replies, Result, State, World
@@ -27,11 +28,13 @@ from accord.engine.store import ClientStore
 from accord.errors import AccordError, ConfigError
 from accord.executors.sequential import Sequential
 from accord.filters import Central, Filters, Local, Sample
+from accord.sampling import SAMPLERS
 
 if TYPE_CHECKING:
-    from accord.config import RunConfig
+    from accord.config import LocalConfig, RunConfig
 
 ASKED, ANSWERS = 1, 5  # clients that are tried, and answers made of theirs: enough to tell a mean from what is none
+MEAN = "under central privacy a noisy mean is all it has; use privacy.name = 'local', or a method that averages"
 TRAIN, EVALUATE = "train", "evaluate"
 
 
@@ -58,22 +61,25 @@ def check_filters(config: RunConfig, facts: Facts, algorithm: Algorithm, site: S
             f"algorithm {name} does not fit {which}: it asks its clients for more than their training (task "
             f"{', '.join(more)}), which the accounting does not cover"
         )
-    if isinstance(protection, Central) and _guards(algorithm):
-        raise UnsuitableError(
-            f"algorithm {name} does not fit {which}: its rule guards against single answers, and under central privacy "
-            "the noisy mean is all it would see; use privacy.name = 'local', or a method that averages"
-        )
+    if isinstance(protection, Central) and (reasons := reasons_for_each(algorithm)):
+        raise UnsuitableError(f"algorithm {name} does not fit {which}: the server {reasons[0]}, and {MEAN}")
     if isinstance(protection, Sample):
-        _check_parts(name, which, algorithm)
+        _check_parts(name, which, algorithm, config.local)
     seen = _Trial(facts, algorithm, site)
     if seen.refusal:
         raise UnsuitableError(f"algorithm {name} does not fit {which}: {seen.refusal}")
+    drawn = SAMPLERS[config.clients.sampler](config.clients.asked(len(facts.members)))
+    counts = isinstance(protection, Central) or filters.budget.draw.kind == "in turn"
+    if counts and seen.clients != drawn(seen.state, seen.world):
+        raise UnsuitableError(
+            f"algorithm {name} does not fit {which}: it chooses its clients in its own way, and the accounting counts "
+            "on clients.sampler; set clients.fraction = 1, or clients.sampler = 'uniform' with privacy.name = 'local'"
+        )
     if isinstance(protection, Central | Local):
         _check_covered(name, which, seen.reply)
     if isinstance(protection, Central) and not seen.reads_only_means():
         raise UnsuitableError(
-            f"algorithm {name} does not fit {which}: its server reads more of the answers than their mean, and under "
-            "central privacy the noisy mean is all there is; use privacy.name = 'local', or a method that averages"
+            f"algorithm {name} does not fit {which}: the server reads more of the answers than their mean, and {MEAN}"
         )
     if isinstance(protection, Sample):
         _check_by_sample(name, which, algorithm.tasks[TRAIN], seen, site)
@@ -95,23 +101,15 @@ def _check_covered(name: str, which: str, reply: Mapping[str, Tree]) -> None:
         )
 
 
-def _guards(algorithm: Algorithm) -> bool:
-    """Whether one of its rules, or one inside of another, guards against single answers."""
-    rules = list(getattr(algorithm, "aggregate", {}).values())
-    while rules:
-        rule = rules.pop()
-        if getattr(rule, "guards", False):
-            return True
-        rules += [rule.of] if hasattr(rule, "of") else []
-    return False
-
-
-def _check_parts(name: str, which: str, algorithm: Algorithm) -> None:
+def _check_parts(name: str, which: str, algorithm: Algorithm, local: LocalConfig) -> None:
     """Refuse what clips no sample by itself, as far as it can be seen without a trial."""
     task = algorithm.tasks[TRAIN]
     refused = f"algorithm {name} does not fit {which}: "
     if not isinstance(task, LocalTraining) or task.private is None or task.has_own("step", "objective", "move"):
         raise UnsuitableError(f"{refused}its clients train in a way of its own, where no sample is clipped by itself")
+    plan = task.plan
+    if (plan.epochs, plan.steps, plan.batch_size) != (local.epochs, local.steps, local.batch_size) or not plan.poisson:
+        raise UnsuitableError(f"{refused}its clients take other steps than [local] says, which are those accounted for")
     if task.model.couples_batch or task.model.init()[1]:
         raise UnsuitableError(
             f"{refused}the network has batch norm or other running statistics, in which samples mix; use one with "
@@ -164,6 +162,7 @@ class _Trial:
         self.world = World(0, facts.members, facts.sizes, site.key)
         self.lr = algorithm.schedule.at(0)
         self.asked: list[str] = []
+        self.clients: list[int] = []
         self.replies: Replies | None = None
         self.refusal = ""
         try:
@@ -248,6 +247,7 @@ class _Trial:
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
     ) -> Replies:
         self.asked.append(task)
+        self.clients = sorted(clients)
         few = list(clients)[:ASKED]
         executor = Sequential(self.site, self.algorithm.tasks)
         with tempfile.TemporaryDirectory(prefix="accord-trial-") as folder:

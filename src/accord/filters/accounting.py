@@ -55,10 +55,10 @@ class Draw:
     cohort: int
 
     @classmethod
-    def of(cls, sampler: Sampler, clients: int) -> Draw:
-        """What may be assumed of a sampler."""
+    def of(cls, sampler: Sampler, clients: int, steady: bool = True) -> Draw:
+        """What may be assumed of a sampler; of one whose clients are away at times (not `steady`), nothing."""
         kinds: dict[type, Kind] = {Poisson: "poisson", Uniform: "uniform", Everyone: "uniform", Cyclic: "in turn"}
-        return cls(kinds.get(type(sampler), "any"), clients, max(sampler.size(clients), 1))
+        return cls(kinds.get(type(sampler), "any") if steady else "any", clients, max(sampler.size(clients), 1))
 
     @property
     def share(self) -> float:
@@ -144,4 +144,4 @@ def noise_for(epsilon: float, spent: Callable[[float], float]) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
     digits = 3 - math.floor(math.log10(high))
-    return math.ceil(high * 10**digits) / 10**digits
+    return math.ceil(high * 10.0**digits) / 10.0**digits

@@ -34,10 +34,12 @@ class Budget:
         sizes: Sequence[int],
         plan: Plan,
         rounds: int,
+        steady: bool = True,
     ) -> Budget | None:
         """With the noise that was given, or that keeps to the epsilon that was; None where nothing is protected.
 
-        `sizes` are the samples of every client that may be asked.
+        `sizes` are the samples of every client that may be asked; `steady`: all of them can be asked in every round.
+        Where some may be away the others are drawn more often than it seems, and nothing is gained by drawing.
         """
         protection = PROTECTIONS[name](**options)
         if not isinstance(protection, Protection):
@@ -48,7 +50,7 @@ class Budget:
                 f"privacy.name = {name!r} needs either privacy.noise (a multiplier, such as 1) or privacy.epsilon (a "
                 f"budget, such as 8), and {both} given: set one of them above 0"
             )
-        budget = cls(name, protection, Draw.of(sampler, len(sizes)), _work(plan, sizes))
+        budget = cls(name, protection, Draw.of(sampler, len(sizes), steady), _work(plan, sizes))
         if protection.epsilon:
             noise = accounting.noise_for(protection.epsilon, lambda noise: budget._with(noise).spent(rounds))
             return budget._with(noise)

@@ -41,6 +41,11 @@ class Filters:
         """Whether there are any."""
         return self.budget is not None or self.compression.on
 
+    @property
+    def central(self) -> bool:
+        """Whether the server adds noise to the mean of all answers: they have to be there together."""
+        return self.budget is not None and isinstance(self.budget.protection, Central)
+
     def outgoing(self, task: str, request: Request, work: Work, result: Result, draws: Draws) -> Result:
         """What leaves a client, and what it remembers. `draws` are its own: who knows them can take noise off again."""
         kept = {name: tree for name, tree in (work.memory or {}).items() if name.startswith(OWN)}
@@ -66,7 +71,7 @@ class Filters:
 
         Whatever a method's server does with them is then as private as that mean, whichever rule it follows.
         """
-        if self.budget is None or not isinstance(self.budget.protection, Central) or task not in self.tasks:
+        if self.budget is None or not self.central or task not in self.tasks:
             return replies
         limit, device = self.budget.protection.clip, _device(replies)
         total: Trees = {}
