@@ -14,6 +14,12 @@ from torch import Tensor
 from accord.core.tensors import Tree, Trees
 
 OWN = "filter."  # how trees of filters are called, on the wire and in a client's memory
+STEPS = f"{OWN}steps."
+
+
+def about(name: str) -> str:
+    """The tree on the wire that a filter's belongs to; itself where it is none."""
+    return name.removeprefix(STEPS) if name.startswith(STEPS) else name.removeprefix(OWN)
 
 
 def base_of(shared: Mapping[str, Tree], tree: str, leaf: str, like: Tensor) -> Tensor | None:

@@ -24,10 +24,9 @@ from torch import Tensor
 from accord.core.tensors import Tree, Trees, ordered_trees
 from accord.errors import DataError
 from accord.filters import gaps
-from accord.filters.changes import OWN, applied, base_of, changes, real
+from accord.filters.changes import OWN, STEPS, about, applied, base_of, changes, real
 from accord.filters.quantisation import quantised, restored
 
-STEPS = f"{OWN}steps."
 KEPT = f"{OWN}kept."  # in a client's memory: what was held back
 FEWEST = 16  # values for which eight bits and a step are less than they were
 
@@ -83,7 +82,7 @@ class Compression:
             if f"{OWN}{name}" in sent:
                 tree |= self._widened(shared.get(name, {}), sent[f"{OWN}{name}"], name)
             reply[name] = tree
-        lost = [name for name in sent if name.startswith(OWN) and _about(name) not in reply]
+        lost = [name for name in sent if name.startswith(OWN) and about(name) not in reply]
         if lost:
             raise DataError(f"the answer holds {lost[0]!r} and no tree it belongs to")
         return ordered_trees(reply)
@@ -148,11 +147,6 @@ class Compression:
                 raise DataError(f"the answer's {STEPS + name!r} has a step for {leaf!r}, which is not in eight bits")
             found[leaf] = restored(tree[leaf], step)
         return applied(shared, {name: found}, {name: {leaf: t.double() for leaf, t in found.items()}})[name]
-
-
-def _about(name: str) -> str:
-    """The tree that a tree of the filter's belongs to."""
-    return name.removeprefix(STEPS) if name.startswith(STEPS) else name.removeprefix(OWN)
 
 
 def _which(sent: list[str], known: list[str]) -> Tree:
