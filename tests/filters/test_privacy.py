@@ -131,7 +131,9 @@ def left(filters: Filters, reply: Trees, client: int = 0, task: str = "train", m
     metrics = {name: torch.tensor(1.0) for name in ("loss", "seen", "steps", "personal_correct")}
     work = Work(client, {}, memory)
     request = Request(task, 0, 0.1, shared_of(), [work])
-    return filters.outgoing(task, request, work, Result(reply, {"own": {}}, metrics), Draws(Key(7).client(client), task, 0))
+    return filters.outgoing(
+        task, request, work, Result(reply, {"own": {}}, metrics), Draws(Key(7).client(client), task, 0)
+    )
 
 
 def test_local_noise_leaves_with_the_answer() -> None:
@@ -168,7 +170,8 @@ def test_other_tasks_pass_and_memory_of_filters_survives_them() -> None:
     found = left(filters, reply_of(0), task="evaluate", memory=memory)
     assert torch.equal(found.reply["model"]["w"], reply_of(0)["model"]["w"])
     assert torch.equal(found.memory["filter.kept.model"]["w"], torch.ones(60, 50))
-    assert "own" in found.memory and "loss" in found.metrics
+    assert "own" in found.memory
+    assert "loss" in found.metrics
     assert filters.incoming("evaluate", shared_of(), found.reply) is found.reply
 
 
