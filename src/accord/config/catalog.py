@@ -25,6 +25,7 @@ WHERE = {
     "sampler": ("accord.sampling", "SAMPLERS"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
+    "attack": ("accord.attacks", "ATTACKS"),
     "executor": ("accord.executors", "EXECUTORS"),
 }
 
