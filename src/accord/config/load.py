@@ -72,6 +72,8 @@ def config_hash(config: RunConfig) -> str:
     for item in fields(config):
         if isinstance(getattr(config, item.name), Gathered):  # what is off asks for nothing, known here or not
             values[item.name] = {key: value for key, value in values[item.name].items() if value}
+    if config.attack.name == "none":  # a run without hostile clients is the one it was before they could be set
+        del values["attack"]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
