@@ -29,7 +29,8 @@ from accord.report.tables import aggregate, cells, remarks, shown
 
 Values = dict[str, Any]
 POINTS, ALL_POINTS = 400, 24_000  # of a curve, of all of them
-CELLS = 240_000  # numbers about single clients in single rounds
+ROUNDS = 80  # whose clients are read one by one
+CELLS = 60_000  # numbers about single clients in single rounds
 DIGITS = 5  # of a number in a picture
 
 
@@ -89,12 +90,14 @@ def read_runs(places: Iterable[Path | str], *, live: bool) -> list[Run]:
     summaries = {f: read_summary(f) if (f / SUMMARY).is_file() else {} for f in folders}
     named = labels(summaries)
     points = max(40, min(POINTS, ALL_POINTS // len(folders)))
-    runs = [
-        Run(f, named[f], summaries[f], read_history(f, points), read_sites(f), facts(f).seed)
-        for f in sorted(folders, key=lambda f: (list(named.values()).index(named[f]), facts(f).seed))
-    ]
+    runs: list[Run] = []
     seen: dict[tuple[str, int], Path] = {}
-    for run in runs:
+    order = list(dict.fromkeys(named.values()))
+    for folder in sorted(folders, key=lambda f: (order.index(named[f]), facts(f).seed)):
+        first = not runs or runs[-1].label != named[folder]
+        history = read_history(folder, points, ROUNDS if first else 0)
+        run = Run(folder, named[folder], summaries[folder], history, read_sites(folder), facts(folder).seed)
+        runs.append(run)
         other = seen.setdefault((run.label, run.seed), run.folder)
         if other != run.folder:
             raise DataError(

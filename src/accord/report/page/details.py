@@ -111,7 +111,8 @@ def drift(history: History, cells: int) -> Values | None:
     known = [
         (int(record["round"]), record["cohort"], record["drift"]["clients"])
         for record in history.records
-        if isinstance(record.get("drift"), Mapping) and len(record["drift"].get("clients", ())) == len(record["cohort"])
+        if isinstance(record.get("drift"), Mapping)
+        and len(record["drift"].get("clients", ())) == len(record.get("cohort", ())) > 0
     ]
     if not known:
         return None

@@ -19,6 +19,8 @@ from accord.wire.records import parse
 
 Record = dict[str, Any]
 SENT = re.compile(rb'"(?:start_)?bytes_(?:up|down)": (\d+)')
+# Lists of numbers: most of a line, and slow to read. Quotes inside texts are escaped, so it matches no text.
+BY_CLIENT = re.compile(rb', "(?:cohort|clients|each_client|deciles)": \[[^][]*\]')
 DEEP = 2  # names within names: clients/worst
 
 
@@ -48,15 +50,20 @@ class History:
         return found
 
 
-def read_history(folder: Path, points: int) -> History:
-    """At most about `points` rounds of a run that is over or goes on; DataError where its log cannot be read."""
+def read_history(folder: Path, points: int, whole: int) -> History:
+    """At most about `points` rounds of a run that is over or goes on; DataError where its log cannot be read.
+
+    What rounds hold client by client is read of at most about `whole` of them.
+    """
     raw = read_lines(folder / "metrics.jsonl")
-    drawn = chosen(len(raw), points)
-    records, sent, total = [], [], 0
+    drawn = sorted(chosen(len(raw), points))
+    with_clients = {drawn[i] for i in chosen(len(drawn), whole)} if whole else set()
+    records, sent, total, wanted = [], [], 0, set(drawn)
     for number, line in enumerate(raw):
         total += sum(int(found[1]) for found in SENT.finditer(line))
-        if number in drawn:
-            records.append(_record(folder / "metrics.jsonl", number, line))
+        if number in wanted:
+            told = line if number in with_clients else BY_CLIENT.sub(b"", line)
+            records.append(_record(folder / "metrics.jsonl", number, told))
             sent.append(total)
     seconds, phases = _seconds(folder, [int(record["round"]) for record in records])
     return History(records, sent, seconds, phases, int(records[-1]["round"]) if records else 0)
@@ -76,7 +83,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 def chosen(count: int, points: int) -> set[int]:
     """Evenly spread positions, the first and the last among them."""
-    if count <= points:
+    if points < 2 or count <= points:
         return set(range(count))
     return {round(i * (count - 1) / (points - 1)) for i in range(points)}
 
