@@ -67,6 +67,7 @@ class Part:
     problems: ClassVar[tuple[str, ...]] = ("classification",)  # tasks it is defined for; "any": it reads no labels
     needs: ClassVar[str] = "labels that are one class per sample"  # what other tasks lack
     mixes: ClassVar[bool] = False  # it computes with inputs as real numbers: token ids have no mean
+    needs_each: ClassVar[str | None] = None  # what its `update` does that no sum of the answers is enough for, or ""
 
     @property
     def name(self) -> str:
