@@ -2,8 +2,8 @@
 
     python benchmarks/bench_report.py [--runs 100] [--rounds 1000] [--clients 1000] [--cohort 100]
 
-One real run of that many clients gives the folder; its lines are repeated with other numbers, so that logs have the size
-and the shape they would have. Prints seconds, bytes read and bytes written.
+One real run of that many clients gives the folder; its lines are repeated with other numbers, so that logs have the
+size and the shape they would have. Prints seconds, bytes read and bytes written.
 """
 
 from __future__ import annotations

@@ -54,19 +54,15 @@ def runs_below(place: Path, *, finished: bool = True) -> Iterator[Path]:
     """The folders of runs, finished ones or all; DataError where there are none. Trials of a search are left out."""
     if not place.is_dir():
         raise DataError(f"{place}: there is no such folder; name folders of runs or of comparisons")
+    sign, other = ("summary.json", "config.toml") if finished else ("identity.json", "config.toml")
     found = [
         path.parent
-        for path in sorted(place.rglob("summary.json" if finished else "config.toml"))
-        if _is_run(path.parent) and TRIALS not in path.relative_to(place).parts[:-2]
+        for path in sorted(place.rglob(sign))
+        if (path.parent / other).is_file() and TRIALS not in path.relative_to(place).parts[:-2]
     ]
     if not found:
-        sign = "a summary.json and a config.toml" if finished else "an identity.json and a config.toml"
-        raise DataError(f"{place} holds no {'finished ' if finished else ''}run: one has {sign}")
+        raise DataError(f"{place} holds no {'finished ' if finished else ''}run: one has a file {sign} and a {other}")
     yield from found
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.toml").is_file() and (folder / "identity.json").is_file()
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
