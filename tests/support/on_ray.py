@@ -1,0 +1,56 @@
+"""Runs over Ray for tests: one cluster of this machine for a module, whose actors go from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from accord.core.task import Part
+from accord.core.tensors import Trees
+from accord.executors.ray import OnRay
+from accord.parts.averaging import averaging
+from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+
+
+class Complete(OnRay):
+    """Waits for all its actors before it deals out, so that a short run has as many as it asked for."""
+
+    def _manned(self, request: Any) -> Any:
+        import ray
+
+        crew = super()._manned(request)
+        ray.wait([member.ready for member in crew.members], num_returns=len(crew.members), timeout=120)
+        return crew
+
+
+def over_ray(*parts: Part, workers: int = 2, **options: Any) -> TinyRun:
+    """FedAvg with these parts on the tiny federation."""
+    data, model = options.pop("data", None) or tiny_data(), options.pop("model", None) or tiny_model()
+    options.setdefault("executor", partial(Complete, workers=workers))
+    return TinyRun(averaging(tiny_setup(data, model), *parts), data=data, model=model, **options)
+
+
+def memories(run: TinyRun) -> dict[int, Trees]:
+    """What clients remember."""
+    return {client: run.store.get(client) or {} for client in run.store.clients()}
+
+
+def same(a: TinyRun, b: TinyRun) -> bool:
+    """The server's state and all clients' memories, to the bit."""
+    mine, theirs = memories(a), memories(b)
+    return (
+        equal_trees(a.state, b.state)
+        and mine.keys() == theirs.keys()
+        and all(equal_trees(mine[k], theirs[k]) for k in mine)
+    )
+
+
+@contextmanager
+def closing(run: TinyRun) -> Iterator[TinyRun]:
+    """The run, whose executor is closed at the end."""
+    try:
+        yield run
+    finally:
+        run.close()
