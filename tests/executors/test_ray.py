@@ -103,20 +103,10 @@ def test_a_killed_actor_is_replaced_and_its_client_run_again(tmp_path: Path) -> 
 
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int]] = []
-    with closing(over_ray(executor=partial(Complete, workers=2, done=lambda *how: seen.append(how)))) as run:
+    with closing(over_ray(executor=partial(OnRay, workers=2, done=lambda *how: seen.append(how)))) as run:
         run.rounds(1)
     assert seen[-1] == (4, 4)
     assert sorted(seen) == seen
-
-
-def test_a_session_of_the_users_is_used_and_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
-
-    monkeypatch.setattr(session, "_SESSION", session._Session())  # as if Ray had been started by somebody else
-    with closing(over_ray(workers=1)) as run:
-        assert same(run.rounds(1), over_ray(executor=Sequential).rounds(1))
-    assert ray.is_initialized()
-    assert session._SESSION == session._Session()
 
 
 def test_what_it_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +168,7 @@ def test_clients_are_dealt_longest_first_in_pieces_that_shrink() -> None:
     lengths = [len(piece) for piece in pieces]
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[-8:] == [1] * 8, "nobody waits long for another one's last"
-    assert sorted(sum(pieces, [])) == list(range(100))
+    assert sorted(client for piece in pieces for client in piece) == list(range(100))
 
 
 def test_gpus_have_their_clients_side_by_side() -> None:
@@ -212,8 +202,22 @@ def test_parcels_keep_bits_kinds_and_empty_trees() -> None:
     assert all(t.data_ptr() % 64 == 0 for t in unpacked(shifted)["a"].values() if t.numel())
 
 
-def test_the_data_does_not_have_to_be_everybodys(tmp_path: Path) -> None:
-    """One actor, and more than it has clients."""
-    data = tiny_data((3, 4))
-    with closing(over_ray(data=data, workers=1)) as run:
+def test_never_more_actors_than_clients() -> None:
+    data = tiny_data((3,))
+    with closing(over_ray(data=data, workers=0)) as run:
         assert same(run.rounds(1), over_ray(data=data, executor=Sequential).rounds(1))
+        assert isinstance(run.executor, OnRay)
+        assert run.executor.crew is not None
+        assert len(run.executor.crew.members) == 1
+
+
+def test_a_session_of_the_users_is_used_and_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    # As if Ray had been started by somebody else; the actors that are there are taken over, and end.
+    parked, session._SESSION.parked = session._SESSION.parked, {}
+    monkeypatch.setattr(session, "_SESSION", session._Session(parked=parked))
+    with closing(over_ray()) as run:
+        assert same(run.rounds(1), over_ray(executor=Sequential).rounds(1))
+    assert ray.is_initialized()
+    assert vars(session._SESSION) == vars(session._Session())

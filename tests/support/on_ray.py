@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import torch
+
 from accord.core.task import Part
 from accord.core.tensors import Trees
 from accord.executors.ray import OnRay
@@ -27,7 +29,8 @@ class Complete(OnRay):
 
 def over_ray(*parts: Part, workers: int = 2, **options: Any) -> TinyRun:
     """FedAvg with these parts on the tiny federation."""
-    data, model = options.pop("data", None) or tiny_data(), options.pop("model", None) or tiny_model()
+    data = options.pop("data", None) or tiny_data(dtype=torch.get_default_dtype())
+    model = options.pop("model", None) or tiny_model()
     options.setdefault("executor", partial(Complete, workers=workers))
     return TinyRun(averaging(tiny_setup(data, model), *parts), data=data, model=model, **options)
 

@@ -30,9 +30,10 @@ class Crew:
     def __init__(self, resources: Mapping[str, float]) -> None:
         import ray
 
-        # Ray would restart a lost one by itself, but lets all calls fail meanwhile.
+        # Over as many machines as there are. Ray would restart a lost one by itself, but lets all calls fail meanwhile.
+        kept = {"scheduling_strategy": "SPREAD", "max_restarts": 0, "max_task_retries": 0}
         remote: Any = ray.remote
-        self._kind: Any = remote(max_restarts=0, max_task_retries=0, **resources)(Trainer)
+        self._kind: Any = remote(**kept, **resources)(Trainer)
         self._versions = Surroundings.here().versions
         self._home: Sequence[Any] = ()
         self.members: list[Member] = []

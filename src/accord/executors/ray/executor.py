@@ -132,8 +132,10 @@ class OnRay(Choice):
         return "GPU" if self.site.device.type == "cuda" else "CPU"
 
     def _needs(self) -> dict[str, float]:
-        """Of one actor: its device."""
-        return {"num_gpus": 1, "num_cpus": 0} if self._kind() == "GPU" else {"num_cpus": 1}
+        """Of one actor: its device. Nobody counts the cores of a Ray of our own: a second run may want some too."""
+        if self._kind() == "GPU":
+            return {"num_gpus": 1, "num_cpus": 0}
+        return {"num_cpus": 0 if session.is_ours_alone() else 1}
 
     def _no_room(self) -> str:
         has = {name: f"{session.resources().get(name, 0):g}" for name in ("CPU", "GPU")}

@@ -103,6 +103,11 @@ def taken(kind: str) -> Crew | None:
     return _SESSION.parked.pop(kind, None)
 
 
+def is_ours_alone() -> bool:
+    """Whether this Ray was started here, so that nobody else wants its cores."""
+    return _SESSION.folder is not None
+
+
 def resources() -> dict[str, float]:
     """What the cluster has, by Ray's names (CPU, GPU)."""
     import ray
