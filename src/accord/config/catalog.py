@@ -23,6 +23,8 @@ WHERE = {
     "measure": ("accord.measures", "MEASURES"),
     "initialisation": ("accord.models.initialisation", "INITIALISATIONS"),
     "sampler": ("accord.sampling", "SAMPLERS"),
+    "distribution": ("accord.pace", "DISTRIBUTIONS"),
+    "presence": ("accord.pace", "PRESENCES"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
     "executor": ("accord.executors", "EXECUTORS"),

@@ -23,7 +23,10 @@ L = TypeVar("L", bound=LocalTraining)
 
 
 class Aggregator(Protocol):
-    """Folds the clients' trees of one name into the server's."""
+    """Folds the clients' trees of one name into the server's.
+
+    One for which a weighted sum of them is enough says `needs_each = ""`, another what it does (`accord.core.sums`).
+    """
 
     def state(self, tree: str, value: Tree) -> Trees:
         """Trees it needs to remember beside `tree` itself (momentum, second moments)."""
@@ -177,6 +180,11 @@ class Method:
     def judges_together(self) -> bool:
         """Every sample is judged by itself."""
         return False
+
+    @property
+    def needs_each(self) -> str | None:
+        """What a `round` or `start` of its own does that takes each answer by itself; empty: sums are enough."""
+        return None
 
     def init(self, world: World) -> State:
         """The initial model, the parts' and the aggregators' own trees."""

@@ -39,6 +39,13 @@ class Plan:
             epoch += 1
         return batches[: self.steps] if self.steps else batches
 
+    def count(self, examples: int) -> int:
+        """How many steps a client with so many samples takes."""
+        if examples == 0 or (self.epochs == 0 and self.steps == 0):
+            return 0
+        in_epoch = len(self._epoch(np.arange(examples)))
+        return (self.steps if in_epoch else 0) if self.steps else self.epochs * in_epoch
+
     def lengths(self, examples: int) -> list[int]:
         """Samples in each batch of an epoch, as far as the steps go; empty: no step is taken."""
         found = [len(batch) for batch in self._epoch(np.arange(examples))] if examples else []

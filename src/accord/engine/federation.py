@@ -30,6 +30,7 @@ from accord.core.model import Model
 from accord.core.task import Task
 from accord.core.types import Exchange, Facts, State, World
 from accord.data.federated import Dataset, FederatedData
+from accord.engine.arrivals import StreamingExchange
 from accord.engine.build import (
     build_algorithm,
     build_data,
@@ -43,8 +44,9 @@ from accord.engine.build import (
     pooled,
 )
 from accord.engine.checkpoint import to_device
-from accord.engine.exchange import LocalExchange, Policy
+from accord.engine.exchange import EmptyRound, Policy
 from accord.engine.identity import Identity, identity
+from accord.engine.pacing import build_pace
 from accord.engine.planned import check_steps
 from accord.engine.problem import check_asked, check_defined, facts_of
 from accord.engine.settled import handed_over, settled
@@ -52,6 +54,7 @@ from accord.engine.store import ClientStore
 from accord.engine.trial import trains_on_one, try_network
 from accord.errors import ConfigError
 from accord.executors import choose, make_executor
+from accord.pace import Clock, Pace
 
 
 def _unobserved(done: int, total: int) -> None:
@@ -92,7 +95,9 @@ class Federation:
         algorithm = build_algorithm(config, build_setup(config, facts, made))
         check_defined(config.algorithm.name, algorithm, facts)
         choose(config.executor, device, len(facts.members))  # says why, where it cannot be had here
-        return cls(algorithm, divided, made, config, data is not None, model is not None)._looked_over()
+        built = cls(algorithm, divided, made, config, data is not None, model is not None)._looked_over()
+        _ = built.pace  # traces are read here
+        return built
 
     def _looked_over(self) -> Federation:
         """Itself, if its clients can take the steps they will be asked for, with a note where some cannot."""
@@ -129,11 +134,33 @@ class Federation:
     @cached_property
     def identity(self) -> Identity:
         """Of its data, network and settings: what a run is resumed with must have the same."""
-        return identity(self.data, self.model, config_hash(self.config), catalog.sources(self.config))
+        found = identity(self.data, self.model, config_hash(self.config), catalog.sources(self.config))
+        if self.pace is not None and self.pace.digest:
+            found["settings"]["traces"] = self.pace.digest
+        return found
 
-    def world(self, round: int) -> World:
-        """What the server knows in `round`."""
-        return World(round, self.facts.members, self.facts.sizes, self.key)
+    @cached_property
+    def pace(self) -> Pace | None:
+        """How long its clients take and when they are there; None where that is not simulated."""
+        return build_pace(self.config, self.train_data, self.facts, self.algorithm.tasks, self.key)
+
+    def clock(self, state: State | None = None) -> Clock:
+        """The simulated time, from the beginning or as it was kept in a state of a run."""
+        return Clock(self.key, self.pace, state)
+
+    def world(self, round: int, clock: Clock | None = None) -> World:
+        """What the server knows in `round`; by the `clock`, who can be asked, and an `EmptyRound` where too few can."""
+        members = self.facts.members
+        if clock is not None and clock.pace is not None:
+            members = clock.present(round, members)
+            least = min(self.config.clients.minimum, len(self.facts.members))
+            if len(members) < least:
+                clock.wait()
+                raise EmptyRound(
+                    f"{len(members)} of {len(self.facts.members)} clients are there, at least {least} are needed "
+                    "(clients.minimum)"
+                )
+        return World(round, members, self.facts.sizes, self.key)
 
     def site(self, *, with_test: bool = False) -> Site:
         """Home to all its clients; `with_test` hands them their own test data."""
@@ -166,11 +193,22 @@ class Federation:
         with tempfile.TemporaryDirectory(prefix="accord-memory-") as passing:
             yield ClientStore(Path(passing), self.facts.sizes, limit)
 
-    def exchange(self, executor: Executor, store: ClientStore, round: int, *, rehearsal: bool = False) -> LocalExchange:
-        """The door to the clients in `round`. In a `rehearsal` everybody answers and nobody keeps anything."""
-        clients = self.config.clients
+    def exchange(
+        self,
+        executor: Executor,
+        store: ClientStore,
+        round: int,
+        *,
+        rehearsal: bool = False,
+        clock: Clock | None = None,
+    ) -> StreamingExchange:
+        """The door to the clients in `round`, by the run's `clock`; without one no time passes.
+
+        In a `rehearsal` everybody answers and nobody keeps anything.
+        """
+        clients, members = self.config.clients, len(self.facts.members)
         policy = Policy(minimum=clients.minimum, tolerate=clients.tolerate)
-        return LocalExchange(
+        return StreamingExchange(
             executor,
             store,
             self.key,
@@ -180,6 +218,8 @@ class Federation:
             drop_rate=0.0 if rehearsal else clients.drop_rate,
             keep_memory=not rehearsal,
             name_of=self.train_data.name_of,
+            clock=clock,
+            cohort=(clients.cohort(members), clients.asked(members)),
         )
 
     def first_state(self, exchange: Exchange) -> State:

@@ -12,7 +12,7 @@ import torch
 from accord.core.algorithm import Algorithm
 from accord.core.tensors import finite
 from accord.core.types import Replies, State, World
-from accord.engine.exchange import EmptyRound, RoundExchange
+from accord.engine.exchange import EmptyRound, RoundExchange, Timed
 from accord.engine.missing import named
 from accord.errors import DivergedError
 
@@ -105,6 +105,8 @@ def _record(round: int, replies: Replies, exchange: RoundExchange) -> Record:
         "bytes_up": exchange.bytes_up,
         "bytes_down": exchange.bytes_down,
     }
+    if isinstance(exchange, Timed) and exchange.seconds is not None:
+        record["clock"] = exchange.seconds
     if exchange.missing:
         record["missing"] = named(exchange.missing)
     return record

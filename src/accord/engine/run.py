@@ -37,6 +37,7 @@ from accord.frames import frame_of
 from accord.measures import Evaluator, Function, Measure
 from accord.measures.sites import Sites
 from accord.observe import Audience, Glance, Observer
+from accord.pace.clock import without_clock
 from accord.wire.records import shown
 
 if TYPE_CHECKING:
@@ -189,17 +190,20 @@ def _rounds(
     own = OwnModels.of(federation)
     executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients, more=own.tasks)
     try:
-        start = federation.exchange(executor, store, 0)
+        kept = to_device(snapshot.state, federation.device) if snapshot is not None else {}
+        clock = federation.clock(kept)
+        start = federation.exchange(executor, store, 0, clock=clock)
         if snapshot is None:
             state, first = federation.first_state(start), 0
         else:
             store.restore(snapshot.clients)
             checkpoints.prune(store)  # it was perhaps killed when it was about to
-            state, first = to_device(snapshot.state, federation.device), snapshot.round
+            state, first = without_clock(kept), snapshot.round
         audience.started(config, logs.folder, config.rounds, first)
-        to_clients = partial(federation.exchange, executor, store)
+        to_clients = partial(federation.exchange, executor, store, clock=clock)
         judge = partial(evaluator.round, memory_of=partial(_memory, federation, store))
-        loop = Loop(federation.algorithm, federation.world, to_clients, judge, audience.phase)
+        world = partial(federation.world, clock=clock)
+        loop = Loop(federation.algorithm, world, to_clients, judge, audience.phase)
         for done in loop.rounds(state, first, config.rounds):
             state, record = done.state, done.record
             if done.round == 1 and start.bytes_up + start.bytes_down:
@@ -212,7 +216,8 @@ def _rounds(
                 checkpoints.prune(store)  # what clients remembered before, where it lies on the disk
             elif _is_kept(config, done.round):
                 logs.sync()
-                checkpoints.save(Snapshot(done.round, state, store.save(), logs.digest), store, versions())
+                whole = {**state, **clock.trees()}
+                checkpoints.save(Snapshot(done.round, whole, store.save(), logs.digest), store, versions())
                 done.clock.lap("checkpoint")
             logs.write("timings", {"round": done.round, **done.clock.laps})
             audience.round_ended(done.round, record)
