@@ -25,8 +25,8 @@ from accord.executors.sequential import Sequential
 from accord.models import adapt
 from executors.test_killed_workers import Deadly
 from executors.test_processes import Trouble
-from support.federation import TinyRun, equal_trees, suited, tiny_data
-from support.on_ray import Complete, closing, over_ray, same
+from support.federation import TinyRun, equal_trees, same, suited, tiny_data
+from support.on_ray import Complete, closing, over_ray
 
 pytest.importorskip("ray")
 

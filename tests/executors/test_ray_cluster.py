@@ -16,9 +16,10 @@ import pytest
 from accord.errors import RunError
 from accord.executors.ray import OnRay, session
 from accord.executors.sequential import Sequential
-from contracts.test_matrix import CASES, start
 from executors.test_killed_workers import Deadly
-from support.on_ray import Complete, closing, over_ray, same
+from support.cases import CASES, start
+from support.federation import same
+from support.on_ray import Complete, closing, over_ray
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.federation
@@ -76,6 +77,8 @@ SCRIPT = """
 import os, sys
 from functools import partial
 from executors.test_killed_workers import Slow
+from support.cases import CASES, start
+from support.federation import same
 from support.on_ray import over_ray
 from accord.executors.ray import OnRay, session
 run = over_ray(Slow(0.05), executor=partial(OnRay, workers=2)).rounds(1)
@@ -142,7 +145,10 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 from executors.test_killed_workers import Slow
-from support.on_ray import Complete, over_ray, same
+from support.cases import CASES, start
+from support.federation import same
+from support.federation import same
+from support.on_ray import Complete, over_ray
 from accord.executors.sequential import Sequential
 
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from accord.core.task import Part
-from accord.core.tensors import Trees
 from accord.executors.ray import OnRay
 from accord.parts.averaging import averaging
-from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
 
 
 class Complete(OnRay):
@@ -33,21 +32,6 @@ def over_ray(*parts: Part, workers: int = 2, **options: Any) -> TinyRun:
     model = options.pop("model", None) or tiny_model()
     options.setdefault("executor", partial(Complete, workers=workers))
     return TinyRun(averaging(tiny_setup(data, model), *parts), data=data, model=model, **options)
-
-
-def memories(run: TinyRun) -> dict[int, Trees]:
-    """What clients remember."""
-    return {client: run.store.get(client) or {} for client in run.store.clients()}
-
-
-def same(a: TinyRun, b: TinyRun) -> bool:
-    """The server's state and all clients' memories, to the bit."""
-    mine, theirs = memories(a), memories(b)
-    return (
-        equal_trees(a.state, b.state)
-        and mine.keys() == theirs.keys()
-        and all(equal_trees(mine[k], theirs[k]) for k in mine)
-    )
 
 
 @contextmanager
