@@ -128,10 +128,11 @@ def test_nothing_stays_behind_after_a_close_or_a_kill(way: str) -> None:
         else:
             time.sleep(2.0)
             parent.kill()
-        patience, itself = time.monotonic() + 30, f"{parent.pid} "
+        # Ray's own agents look for their parent now and then.
+        patience, itself = time.monotonic() + 60, f"{parent.pid} "
         while (left := [who for who in holders(folder) if not who.startswith(itself)]) and time.monotonic() < patience:
             time.sleep(0.2)
-        assert not left
+        assert not left, "\n".join(left)
     finally:
         parent.kill()
         _, said = parent.communicate()
@@ -185,4 +186,5 @@ def test_a_node_that_dies_costs_nothing() -> None:
         "RAY_AUTH_MODE": "disabled",
     }
     done = subprocess.run([sys.executable, "-c", NODES], env=environment, capture_output=True, text=True, timeout=240)
-    assert done.stdout.splitlines()[-4:] == ["killed", "2 {}", "True", "left"], done.stdout + done.stderr
+    said = [line for line in done.stdout.splitlines() if line in ("killed", "2 {}", "True", "left")]
+    assert said == ["killed", "2 {}", "True", "left"], done.stdout + done.stderr  # Ray says a lot about its node

@@ -80,6 +80,8 @@ class OnRay(Choice):
                 raise RunError(self._no_room())
             for reference in arrived:
                 member = waited_for[reference]
+                if member not in crew.members:
+                    continue  # it was replaced a moment ago, when another of its pieces was found lost
                 try:
                     found = ray.get(reference)
                 except ray.exceptions.RayError as error:
