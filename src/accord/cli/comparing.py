@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand
@@ -77,6 +77,9 @@ def compare(
         int | None, typer.Option(metavar="R", help="Rounds of a trial, if fewer than the runs have.")
     ] = None,
     jobs: Annotated[str, typer.Option(metavar="N", help="Runs at a time; auto: as many as pay.")] = "1",
+    on: Annotated[
+        str, typer.Option(metavar="PLACE", help="here, or ray: every run a task of the Ray cluster (RAY_ADDRESS).")
+    ] = "here",
     baseline: Annotated[
         str | None, typer.Option(metavar="A", help="Print differences to this one; else to the best.")
     ] = None,
@@ -96,7 +99,8 @@ def compare(
 
     short = {"rounds": rounds, "out": out, "name": name, "executor": executor, "data_dir": data_dir}
     at_a_time = jobs_of(jobs)
-    terminal = Terminal(quiet, several=at_a_time != 1)
+    alone = at_a_time == 1 and on == "here"
+    terminal = Terminal(quiet, several=not alone)
     try:
         result = carry_out(
             variants(algorithms, "--algorithms"),
@@ -107,7 +111,8 @@ def compare(
             tune=tune,
             tune_rounds=tune_rounds,
             jobs=at_a_time,
-            observers=observers_for if quiet or at_a_time != 1 else watching,
+            on=cast(Any, on),  # checked there
+            observers=watching if alone and not quiet else observers_for,
             progress=terminal,
         )
     except KeyboardInterrupt as stop:
