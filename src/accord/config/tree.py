@@ -185,6 +185,27 @@ class AttackConfig(Chosen):
 
 
 @dataclass(frozen=True)
+class PrivacyConfig(Chosen):
+    """What differential privacy promises, and to whom."""
+
+    kind: ClassVar[str] = "protection"
+    name: Annotated[
+        str, "who is protected: a client from whoever sees the models, or from the server too, or a sample; by noise"
+    ] = "none"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompressConfig:
+    """How clients' answers are made small."""
+
+    keep: Annotated[
+        float, Range(above=0, high=1), "share of a model's values that travels up, those that changed most; 1: all"
+    ] = 1.0
+    bits: Annotated[Literal[8, 32], "bits of a value that travels up; 8: multiples of a step, rounded by chance"] = 32
+
+
+@dataclass(frozen=True)
 class EvaluateConfig(Gathered):
     """What is measured, and how often: beside these, a key for every measure that can be switched."""
 
@@ -256,6 +277,8 @@ class RunConfig:
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     clients: ClientsConfig = field(default_factory=ClientsConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
+    compress: CompressConfig = field(default_factory=CompressConfig)
     pace: PaceConfig = field(default_factory=PaceConfig)
     attack: AttackConfig = field(default_factory=AttackConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
