@@ -5,6 +5,7 @@ from __future__ import annotations
 from accord.config.load import config_hash, from_dict, load_config, to_dict, to_toml
 from accord.config.tree import (
     AlgorithmConfig,
+    AttackConfig,
     CheckpointConfig,
     ClientsConfig,
     CompressConfig,
@@ -21,6 +22,7 @@ from accord.config.tree import (
 
 __all__ = [
     "AlgorithmConfig",
+    "AttackConfig",
     "CheckpointConfig",
     "ClientsConfig",
     "CompressConfig",

@@ -174,6 +174,17 @@ class PaceConfig:
 
 
 @dataclass(frozen=True)
+class AttackConfig(Chosen):
+    """Hostile clients, in a simulation."""
+
+    kind: ClassVar[str] = "attack"
+    name: Annotated[str, "what hostile clients do; `accord list attacks`"] = "none"
+    share: Annotated[float, Range(above=0, high=1), "share of the clients that are hostile, drawn from the seed"] = 0.2
+    clients: Annotated[tuple[int, ...], NOT_NEGATIVE, "which ones, by number; empty: a share"] = ()
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PrivacyConfig(Chosen):
     """What differential privacy promises, and to whom."""
 
@@ -269,6 +280,7 @@ class RunConfig:
     privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     compress: CompressConfig = field(default_factory=CompressConfig)
     pace: PaceConfig = field(default_factory=PaceConfig)
+    attack: AttackConfig = field(default_factory=AttackConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)

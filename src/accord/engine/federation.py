@@ -22,9 +22,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from accord.attacks import Attack, Attacked, Hostile
 from accord.client import Executor, Site
 from accord.config import RunConfig, catalog, config_hash
 from accord.core.algorithm import Algorithm
+from accord.core.disclosure import disclosures
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.task import Task
@@ -111,6 +113,8 @@ class Federation:
         check_filters(self.config, self.facts, self.algorithm, self.site(), self.filters)
         on_one = partial(trains_on_one, self.model, self.data)
         remarks = check_steps(self.algorithm, self.facts, self.config.clients.tolerate, on_one)
+        if self.hostile is not None:
+            remarks = [*remarks, self.hostile.note(len(self.data))]
         note = "; ".join([*([self.data.note] if self.data.note else []), *remarks])
         return replace(self, data=replace(self.data, note=note)) if remarks else self
 
@@ -127,7 +131,23 @@ class Federation:
     @cached_property
     def train_data(self) -> FederatedData:
         """What clients train on: their own data, or all of it in one place where the method wants that."""
-        return pooled(self.data) if self.algorithm.pools_data else self.data
+        data = self.data if self.hostile is None else self.hostile.poisoned(self.data)
+        return pooled(data) if self.algorithm.pools_data else data
+
+    @cached_property
+    def hostile(self) -> Hostile | None:
+        """The clients that attack, where that is simulated."""
+        asked = self.config.attack
+        attack = catalog.registry("attack")[asked.name](**asked.options)
+        if attack == Attack():
+            return None
+        if self.algorithm.pools_data and attack.change is not None:
+            raise ConfigError(
+                f"attack {asked.name} changes what clients send, and with algorithm {self.config.algorithm.name} they "
+                "send nothing; choose label_flip, or another algorithm"
+            )
+        members = facts_of(self.config, self.data).members
+        return Hostile.of(asked, attack, members, self.key)
 
     @cached_property
     def judged(self) -> FederatedData:
@@ -182,7 +202,7 @@ class Federation:
         more: Mapping[str, Task] | None = None,
     ) -> Executor:
         """Whoever runs its clients, also tasks that are not the method's (`more`); `done` is told how many answered."""
-        return make_executor(
+        made = make_executor(
             self.config.executor,
             self.site(with_test=with_test),
             {**self.algorithm.tasks, **(more or {})},
@@ -190,6 +210,9 @@ class Federation:
             workers=self.config.workers,
             done=done,
         )
+        if self.hostile is None or self.hostile.attack.change is None:
+            return made
+        return Attacked(made, self.hostile, self.hostile.attack.change, disclosures(self.algorithm))
 
     @contextmanager
     def memory(self, folder: Path | None = None) -> Iterator[ClientStore]:
