@@ -28,11 +28,11 @@ def configured(name: str, **more: object) -> RunConfig:
     common = {
         "algorithm": {"name": name},
         "model": {"name": NETWORKS.get(name, "2nn")},
-        "data": {"limit": 300},
-        "partition": {"clients": 6},
+        "data": {"limit": 120},
+        "partition": {"clients": 4},
         "executor": "sequential",
         "device": "cpu",
-        "rounds": 2,
+        "rounds": 1,
     }
     return from_dict({**common, **more})
 

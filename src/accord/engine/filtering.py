@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from accord.config import RunConfig
 
 
-def budget_of(config: RunConfig, facts: Facts, setup: Setup) -> Budget | None:
-    """Its noise and what it spends; None where nothing is protected."""
+def budget_of(config: RunConfig, facts: Facts, setup: Setup, *, steady: bool = True) -> Budget | None:
+    """Its noise and what it spends; None where nothing is protected. `steady`: clients are always there to be asked."""
     if config.privacy.name == "none":
         return None
     if config.local.class_weights == "balanced":
@@ -36,7 +36,7 @@ def budget_of(config: RunConfig, facts: Facts, setup: Setup) -> Budget | None:
         sizes=[int(facts.sizes[client]) for client in facts.members],
         plan=setup.plan,
         rounds=config.rounds,
-        steady=config.pace.presence == "always",
+        steady=steady and config.pace.presence == "always",
     )
 
 

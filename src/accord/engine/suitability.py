@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from accord.client import Site
-from accord.core.algorithm import Algorithm
+from accord.core.algorithm import Algorithm, Sampler
 from accord.core.persample import PerSample
 from accord.core.sums import reasons_for_each
 from accord.core.task import LocalTraining, Task, gradients, trained
@@ -68,9 +68,8 @@ def check_filters(config: RunConfig, facts: Facts, algorithm: Algorithm, site: S
     seen = _Trial(facts, algorithm, site)
     if seen.refusal:
         raise UnsuitableError(f"algorithm {name} does not fit {which}: {seen.refusal}")
-    drawn = SAMPLERS[config.clients.sampler](config.clients.asked(len(facts.members)))
     counts = isinstance(protection, Central) or filters.budget.draw.kind == "in turn"
-    if counts and seen.clients != drawn(seen.state, seen.world):
+    if counts and seen.clients != _sampler(config, facts, algorithm)(seen.state, seen.world):
         raise UnsuitableError(
             f"algorithm {name} does not fit {which}: it chooses its clients in its own way, and the accounting counts "
             "on clients.sampler; set clients.fraction = 1, or clients.sampler = 'uniform' with privacy.name = 'local'"
@@ -83,6 +82,13 @@ def check_filters(config: RunConfig, facts: Facts, algorithm: Algorithm, site: S
         )
     if isinstance(protection, Sample):
         _check_by_sample(name, which, algorithm.tasks[TRAIN], seen, site)
+
+
+def _sampler(config: RunConfig, facts: Facts, algorithm: Algorithm) -> Sampler:
+    """What the accounting counts on: the method's own, if it is of the kind that is set."""
+    drawn = SAMPLERS[config.clients.sampler](config.clients.asked(len(facts.members)))
+    own: Sampler = getattr(algorithm, "sampler", drawn)
+    return own if isinstance(own, type(drawn)) else drawn
 
 
 def _check_covered(name: str, which: str, reply: Mapping[str, Tree]) -> None:
