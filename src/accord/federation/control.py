@@ -68,12 +68,12 @@ def asked(home: Path, commands: Sequence[Sequence[str]]) -> list[Answer]:
     return answers
 
 
-def begin_following(home: Path, app: Path, settings: dict[str, str], log: Path) -> subprocess.Popen[str]:
-    """Start a run and follow it in a process that ends with it; its first line is the run's number, its last the status.
+def begin_following(home: Path, app: Path, settings: Path, log: Path) -> subprocess.Popen[str]:
+    """Start a run and follow it in a process that ends with it: first line, that it is started; last, how it ended.
 
-    What the run says goes to `log`.
+    `settings` is a TOML file; what the run says goes to `log`.
     """
-    given = json.dumps({"app": str(app), "settings": settings, "log": str(log)})
+    given = json.dumps({"app": str(app), "settings": str(settings), "log": str(log)})
     words = [sys.executable, "-m", "accord.federation.control", "--follow", given]
     return subprocess.Popen(  # noqa: S603
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings(home), start_new_session=True
@@ -103,13 +103,12 @@ def _flwr(words: Sequence[str]) -> Answer:
     return answer
 
 
-def _follow(app: str, settings: dict[str, str], log: str) -> None:
+def _follow(app: str, settings: str, log: str) -> None:
     from contextlib import redirect_stderr, redirect_stdout, suppress
 
     from flwr.cli.app import app as flwr
 
-    values = " ".join(f"{name}={literal(value)}" for name, value in settings.items())
-    begun = _flwr(["run", app, CONNECTION, "--run-config", values])
+    begun = _flwr(["run", app, CONNECTION, "--run-config", settings])
     print(json.dumps(begun), flush=True)
     if not begun.get("success"):
         return

@@ -1,13 +1,15 @@
 """Processes that outlive the command that started them, and end for sure.
 
-Whom we started is known by two things. Each process and all it starts carry a mark in their environment, a long random
-word: on Linux everything with it is found, also what has left its parent and its group. And each is recorded by its
-number together with the moment it began, as numbers are used again: nobody else is ever signalled.
+Whom we started is known by two things. A process and all it starts carry a mark in their environment, a long random
+word: on Linux everything with it is found, also what has left its parent and its group. And a process is recorded by
+its number together with the moment it began, as numbers are used again: nobody else is ever signalled.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -30,20 +32,26 @@ class Process:
     """One that was started, as it is kept in a file."""
 
     name: str
-    pid: int
-    began: str
+    mark: str
+    pid: int = 0  # 0: about to be started, which is written down first
+    began: str = ""
 
     @property
     def alive(self) -> bool:
         """Whether it runs, and is not a later one with the same number."""
-        return began(self.pid) == self.began
+        return self.pid > 0 and began(self.pid) == self.began
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {"name": self.name, "pid": self.pid, "began": self.began}
+        return dataclasses.asdict(self)
 
 
-def start(name: str, command: Sequence[str], log: Path, environment: Mapping[str, str], mark: str) -> Process:
+def planned(name: str) -> Process:
+    """One that will be started; it can be found by its mark from its first moment."""
+    return Process(name, secrets.token_hex(16))
+
+
+def start(plan: Process, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
     """Start a command in a session of its own; what it says goes to the end of `log`, which only its owner can read."""
     try:
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -55,7 +63,7 @@ def start(name: str, command: Sequence[str], log: Path, environment: Mapping[str
             stdin=subprocess.DEVNULL,
             stdout=handle,
             stderr=subprocess.STDOUT,
-            env={**environment, MARK: mark},
+            env={**environment, MARK: plan.mark},
             start_new_session=True,
         )
     except OSError as error:
@@ -64,7 +72,7 @@ def start(name: str, command: Sequence[str], log: Path, environment: Mapping[str
         os.close(handle)
     _CHILDREN[child.pid] = child
     # A process that ended at once has no beginning any more; it is noticed where somebody waits for it.
-    return Process(name, child.pid, began(child.pid) or "over")
+    return dataclasses.replace(plan, pid=child.pid, began=began(child.pid) or "over")
 
 
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # whom this process started: it must take their exit codes
@@ -99,21 +107,26 @@ def _boot() -> str:
         return ""
 
 
-def marked(mark: str) -> list[int]:
-    """The processes that carry the mark, this one left out; on systems without /proc none are found."""
-    wanted = f"{MARK}={mark}".encode()
+def marked(marks: Iterable[str]) -> list[int]:
+    """The processes that carry one of the marks, this one left out; on systems without /proc none are found."""
+    wanted = {f"{MARK}={mark}".encode() for mark in marks}
     found = []
     for folder in PROC.iterdir() if PROC.is_dir() else ():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             with suppress(OSError):  # ended meanwhile, or another user's
-                if wanted in folder.joinpath("environ").read_bytes().split(b"\0") and began(int(folder.name)):
+                if wanted & set(folder.joinpath("environ").read_bytes().split(b"\0")) and began(int(folder.name)):
                     found.append(int(folder.name))
     return sorted(found)
 
 
-def end(processes: Iterable[Process], mark: str, grace: float = GRACE) -> None:
-    """End these and whatever they started: asked first, one after the other in this order, then without asking."""
+def end(processes: Iterable[Process], grace: float = GRACE) -> None:
+    """End these and whatever they started: asked first, then without asking."""
     known = list(processes)
+    marks = {process.mark for process in known}
+
+    def over() -> bool:
+        return not any(process.alive for process in known) and not marked(marks)
+
     for process in known:
         if process.alive:
             _signal(process.pid, signal.SIGTERM)
@@ -122,11 +135,11 @@ def end(processes: Iterable[Process], mark: str, grace: float = GRACE) -> None:
         for process in known:
             if process.alive:
                 _signal_group(process.pid, kind)
-        for pid in marked(mark):
+        for pid in marked(marks):
             _signal(pid, kind)
-        if waited(lambda: not any(process.alive for process in known) and not marked(mark), grace / 2):
+        if waited(over, grace / 2):
             return
-    left = [process.pid for process in known if process.alive] or marked(mark)
+    left = marked(marks) or [process.pid for process in known if process.alive]
     raise RunError(f"processes {', '.join(map(str, left))} do not end: end them by hand (kill -9)")
 
 
