@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class GroupWeights(fl.SampleLoss):
         term = super().loss(view)
         view.carry[self.name]["loss"].add_(term.value.detach() * view.batch.noise["groupdro.first"])
         return term
+
+    def discloses(self) -> Declared:
+        return {"first_loss": Disclosure.SCORE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"first_loss": {"loss": carry[self.name]["loss"]}}, {}

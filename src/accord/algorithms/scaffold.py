@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar
 
 import accord.authoring as fl
 from accord.aggregate import stepped
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.optim import SGD
 from accord.core.tensors import add, subtract, zeros_like
 
@@ -49,6 +50,9 @@ class ControlVariates(fl.Part):
         """g - c_k + c."""
         control, server = job.memory["control"], job.shared["control"]
         return {**grads, "model": {n: g - control[n] + server[n] for n, g in grads["model"].items()}}
+
+    def discloses(self) -> Declared:
+        return {"control_change": Disclosure.UPDATE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """Option II; a client that took no step keeps its c_k."""

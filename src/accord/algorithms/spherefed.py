@@ -28,6 +28,7 @@ from torch.nn import functional
 
 import accord.authoring as fl
 from accord.core.algorithm import Predictor, put
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.question import Question
 from accord.core.types import Exchange
 from accord.models.around.heads import SHORTEST
@@ -54,6 +55,9 @@ class SquaredError(fl.Part):
 @dataclass(frozen=True)
 class Moments(Question):
     """V_k and U_k of the received model, in float64."""
+
+    def discloses(self) -> Declared:
+        return {"moments": Disclosure.STATISTIC}
 
     def answer(self, job: fl.Job) -> fl.Trees:
         """One pass over all samples."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Model, Out
 from accord.core.optim import SGD, Optimizer, clip_by_norm, in_one
 from accord.core.plan import Plan
@@ -132,6 +133,10 @@ class Part:
     def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
         """Reply and memory."""
         return {}, {}
+
+    def discloses(self) -> Declared:
+        """What kind of thing each tree is that it sends; one that is not named counts as samples."""
+        return {}
 
     def judged(self, model: Model, job: Job, carry: Carry) -> tuple[Tree, Tree] | None:
         """Parameters and buffers of the personal model, if this part keeps one."""
@@ -310,6 +315,15 @@ class LocalTraining:
             params, buffers = self._judged(job, carry, before=False)
             return Result(ordered_trees({"model": params, "buffers": buffers}), {}, metrics)
         return Result(ordered_trees(reply), ordered_trees(memory), metrics)
+
+    def discloses(self) -> Declared:
+        """What is trained, running statistics of features, and what the parts say of theirs."""
+        trees = zip(("model", "buffers"), (Disclosure.UPDATE, Disclosure.STATISTIC), self.model.init(), strict=True)
+        stays = frozenset[str]() if self.hands_over else self.personal
+        sent = {tree: kind for tree, kind, own in trees if not stays >= own.keys()}
+        for part in () if self.hands_over else self.parts:
+            sent.update(part.discloses())
+        return sent
 
     def _personal_correct(self, job: Job, carry: Carry, *, before: bool) -> Tensor:
         """The sum of the scores (right or not) of the client's model on its own test samples, before the first step
