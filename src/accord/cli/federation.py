@@ -197,9 +197,7 @@ def _sites(
         if not place.exists():
             raise ConfigError(f"--data {text!r}: there is no {place}")
         if place.is_file() and place.suffix.lower() in (".csv", ".tsv", ".parquet") and "label" not in said:
-            raise ConfigError(
-                f"--data {text!r} is a table: say which of its columns is to be predicted, --label COLUMN"
-            )
+            raise ConfigError(f"--data {text!r} is a table: say which column is to be predicted, --label COLUMN")
         sites[site] = {"path": str(place), **said}
     return sites
 

@@ -10,7 +10,7 @@ from accord.federation import supernode
 from accord.federation.node_file import Node
 from accord.federation.processes import Process, exit_code, last_lines, planned
 from accord.federation.superlink import free_port
-from accord.federation.up import since
+from accord.federation.up import since, size
 from accord.federation.watch import watched
 
 LOOK = 0.5  # seconds
@@ -23,15 +23,15 @@ def attend(node: Node, say: Say) -> None:
 
     A SuperLink that is not there yet, or gone for a while, is waited for by Flower itself.
     """
-    log = node.file.parent / "supernode.log"
+    log = node.file.parent / supernode.LOG
     say(f"connecting to {node.connection.server}; log in {log}; Ctrl-C ends the node")
     refused_until = time.monotonic() + supernode.STILL_ONLINE
     while True:
-        said = log.stat().st_size if log.exists() else 0
+        said = size(log)
         with watched() as watch:
             plan = planned(node.owner.site)
             watch.over(plan)
-            process = supernode.launch(plan, node.file, node.connection, free_port())
+            process = supernode.launch(node.file, node.connection, free_port(), plan)
             watch.over(process)
             was_in = _stay(process, lambda start=said: supernode.READY in since(log, start), say)
         if supernode.REFUSED not in since(log, said) or was_in:

@@ -1,8 +1,8 @@
 """The secrets of a federation: an authority, the server's certificate, and a key per node.
 
-The authority signs the server's certificate, which is how nodes know the server. A node signs what it sends with a key of
-its own, which is how the server knows the node. Whoever has `ca.key` can pretend to be the server, whoever has a node's
-key to be that node: secrets are readable by their owner alone, and nothing is ever written over.
+The authority signs the server's certificate, which is how nodes know the server. A node signs what it sends with a key
+of its own, which is how the server knows the node. Whoever has `ca.key` can pretend to be the server, whoever has a
+node's key to be that node: secrets are readable by their owner alone, and nothing is ever written over.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ def _flwr(words: Sequence[str]) -> Answer:
     import click
     from flwr.cli.app import app
 
-    taken, real = io.StringIO(), sys.__stdout__
-    sys.__stdout__ = taken  # type: ignore[misc]  # where Flower writes JSON
+    taken, real, ours = io.StringIO(), sys.__stdout__, (sys.stdout, sys.stderr)
+    sys.__stdout__ = taken  # type: ignore[misc]  # where Flower writes JSON, and what it leaves as sys.stdout
     try:
         app([*words, "--format", "json"], standalone_mode=False)
     except click.ClickException as error:
@@ -96,6 +96,7 @@ def _flwr(words: Sequence[str]) -> Answer:
             return {"success": False, "error-message": f"{type(error).__name__}: {error}"}
     finally:
         sys.__stdout__ = real  # type: ignore[misc]
+        sys.stdout, sys.stderr = ours
     try:
         answer: Answer = json.loads(taken.getvalue())
     except ValueError:

@@ -1,8 +1,8 @@
 """Flower's SuperLink with a door: from other machines, only nodes are let in.
 
 `python -m accord.federation.door ...` is `flower-superlink ...`. Flower serves nodes, operators and server apps at one
-port. Without an enterprise login it asks operators for nothing: whoever reaches the port could register a key or start a
-run, which is to run code here. So what is not the nodes' part is answered to this machine alone.
+port. Without an enterprise login it asks operators for nothing: whoever reaches the port could register a key or start
+a run, which is to run code here. So what is not the nodes' part is answered to this machine alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A federation's folder: where everything lies, and what of it runs.
 
-    server/       certificates, the SuperLink's database, log and Flower's home; ca.key is needed for new certificates only
+    server/       certificates, the SuperLink's database, log and Flower's home
     admitted/     SITE.pub: the public keys of the nodes that are let in
     nodes/SITE/   what belongs to one site: node.toml, its key, ca.pem, its memory, log and Flower's home
     runs/         what runs leave, as a simulation does
@@ -33,6 +33,9 @@ class Folder:
     """Where what lies."""
 
     path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(os.path.abspath(self.path)))  # processes have other working folders
 
     @property
     def server(self) -> Path:

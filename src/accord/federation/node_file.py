@@ -68,10 +68,10 @@ def check_address(text: str, what: str) -> None:
 def write_node(file: Path, site: str, data: Mapping[str, object], server: str) -> None:
     """A node's file with the usual consent, which its owner may change; never over another."""
     lines = [
-        "# What this node agrees to is decided here, by its owner: `accord federation node --help`, docs/federation.md.",
+        "# What this node agrees to is decided here, by its owner (docs/federation.md).",
         f"site = {literal(site)}",
         'folder = "memory"            # what the node remembers between rounds',
-        'allow = []                   # beyond updates, scores and statistics, e.g. ["fedmix.means"]; see docs/federation.md',
+        'allow = []                   # beyond updates, scores and statistics, e.g. ["fedmix.means"]',
         "largest_message_mb = 1024",
         "",
         "[data]",
@@ -97,6 +97,6 @@ def agreement(node: Node) -> list[str]:
     cover = f"clipped to {owner.clip:g}, noise {owner.noise:g}" if owner.clip else "as they are"
     return [
         f"{owner.site}: {len(data.train)} training and {len(data.test)} test samples of {data.name}",
-        f"the server at {node.connection.server} may ask for: {kinds}; and by name: {', '.join(owner.allow) or 'nothing'}",
+        f"the server at {node.connection.server} may ask for: {kinds}; by name: {', '.join(owner.allow) or 'nothing'}",
         f"updates leave {cover}; messages of at most {owner.largest_message_mb} MB; samples stay here",
     ]

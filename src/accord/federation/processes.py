@@ -85,7 +85,7 @@ def exit_code(process: Process) -> int | None:
 
 
 def began(pid: int) -> str | None:
-    """When the process with this number began, in words that no other has; None if there is none, or only its remains."""
+    """When the process with this number began, in words no other has; None if there is none, or only its remains."""
     if child := _CHILDREN.get(pid):
         child.poll()  # or an ended child would stay as remains
     if PROC.joinpath("self", "stat").exists():
@@ -127,17 +127,13 @@ def end(processes: Iterable[Process], grace: float = GRACE) -> None:
     def over() -> bool:
         return not any(process.alive for process in known) and not marked(marks)
 
-    for process in known:
-        if process.alive:
-            _signal(process.pid, signal.SIGTERM)
-    waited(lambda: not any(process.alive for process in known), grace)
-    for kind in (signal.SIGTERM, signal.SIGKILL):
+    for kind, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, GRACE)):
         for process in known:
             if process.alive:
                 _signal_group(process.pid, kind)
         for pid in marked(marks):
             _signal(pid, kind)
-        if waited(over, grace / 2):
+        if waited(over, seconds):
             return
     left = marked(marks) or [process.pid for process in known if process.alive]
     raise RunError(f"processes {', '.join(map(str, left))} do not end: end them by hand (kill -9)")

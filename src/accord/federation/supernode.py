@@ -11,6 +11,7 @@ from accord.federation.node_file import Connection
 from accord.federation.processes import Process, start
 from accord.federation.surroundings import surroundings
 
+LOG = "supernode.log"
 READY = "SuperNode ID:"  # what Flower's SuperNode says once the SuperLink has let it in
 REFUSED = "[code: 2004]"  # the SuperLink does not know the key, or believes the node to be online still
 STILL_ONLINE = 90.0  # seconds until the SuperLink has noticed that a killed node is gone: two heartbeats of 30 s
@@ -22,7 +23,7 @@ def write_flower_settings(path: Path, values: dict[str, str]) -> Path:
     return path
 
 
-def launch(plan: Process, file: Path, connection: Connection, port: int) -> Process:
+def launch(file: Path, connection: Connection, port: int, plan: Process) -> Process:
     """Start it; what it says goes to supernode.log beside its file."""
     return start(plan, *prepared(file, connection, port))
 
@@ -37,4 +38,4 @@ def prepared(file: Path, connection: Connection, port: int) -> tuple[list[str], 
         *("--root-certificates", str(connection.authority), "--auth-supernode-private-key", str(connection.key)),
         *("--host", "127.0.0.1", "--port", str(port), "--node-config", str(settings)),
     ]
-    return command, file.parent / "supernode.log", surroundings(home, write_commands(home / "commands"))
+    return command, file.parent / LOG, surroundings(home, write_commands(home / "commands"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from accord.errors import ConfigError, RunError
 from accord.federation import superlink, supernode
 from accord.federation.folder import Folder, State, alone, read_state, write_state
 from accord.federation.node_file import read_node
-from accord.federation.processes import Process, end, exit_code, last_lines, planned, waited
+from accord.federation.processes import Process, end, exit_code, last_lines, planned
 from accord.federation.watch import Watch, watched
 
 Say = Callable[[str], None]
@@ -83,9 +84,9 @@ def _with_superlink(folder: Folder, state: State, watch: Watch, chosen: bool) ->
     """The state with a SuperLink that is ready; where the port is ours to choose, one taken meanwhile is no failure."""
     for last in (False, False, True):
         superlink.check(folder, state)
-        process = _started(folder, state, watch, superlink.NAME, lambda plan: superlink.launch(folder, state, plan))
+        said = size(folder.log)
+        process = _started(folder, state, watch, superlink.NAME, partial(superlink.launch, folder, state))
         state = state.with_process(process)
-        said = folder.log.stat().st_size
         try:
             superlink.await_ready(folder, state, process)
             return state
@@ -98,47 +99,34 @@ def _with_superlink(folder: Folder, state: State, watch: Watch, chosen: bool) ->
 
 def _with_nodes(folder: Folder, state: State, watch: Watch, say: Say) -> State:
     """The state with all sites' nodes, let in by the SuperLink."""
-    missing = {site: place / "node.toml" for site, place in folder.sites.items() if not state.running(node(site))}
-    files = {site: read_node(file) for site, file in missing.items()}
+    missing = [site for site in folder.sites if not state.running(node(site))]
+    known = {site: read_node(folder.site(site) / "node.toml") for site in missing}
     until = time.monotonic() + PATIENCE
     waiting: dict[str, tuple[Process, int]] = {}
     while missing or waiting:
-        for site, file in missing.items():
-            log = file.parent / "supernode.log"
-            said = log.stat().st_size if log.exists() else 0
-            connection, port = replace(files[site].connection, server=state.address), superlink.free_port()
-            process = _started(
-                folder,
-                state,
-                watch,
-                node(site),
-                lambda plan, f=file, c=connection, p=port: supernode.launch(plan, f, c, p),
-            )
-            state = state.with_process(process)
-            waiting[site] = process, said
-        missing = {}
+        for site in missing:
+            said, there = size(folder.site(site) / supernode.LOG), replace(known[site].connection, server=state.address)
+            launch = partial(supernode.launch, known[site].file, there, superlink.free_port())
+            process = _started(folder, state, watch, node(site), launch)
+            state, waiting[site] = state.with_process(process), (process, said)
+        missing = []
         for site, (process, said) in list(waiting.items()):
-            log = folder.site(site) / "supernode.log"
+            log = folder.site(site) / supernode.LOG
             words = since(log, said)
             if supernode.READY in words:
-                del waiting[site]
                 say(f"node of {site} is in")
-            elif not process.alive:
-                _again_or_not(site, process, words, log)
                 del waiting[site]
-                missing[site] = folder.site(site) / "node.toml"
+            elif not process.alive:
+                if supernode.REFUSED not in words and PORT_TAKEN not in words.lower():
+                    code = exit_code(process)
+                    raise RunError(f"the node of {site} ended with code {code}, see {log}: {last_lines(log)}")
+                del waiting[site]
+                missing.append(site)  # a killed one of that key counts as online for a minute
         if time.monotonic() > until:
             late = ", ".join([*waiting, *missing])
             raise RunError(f"the nodes of {late} are not in after {PATIENCE:.0f} s: see supernode.log in their folders")
-        waited(lambda: False, 3.0 if missing else 0.1)
+        time.sleep(3.0 if missing else 0.1)
     return state
-
-
-def _again_or_not(site: str, process: Process, words: str, log: Path) -> None:
-    """A node that ended: RunError, unless trying again may help."""
-    if supernode.REFUSED in words or PORT_TAKEN in words.lower():
-        return
-    raise RunError(f"the node of {site} ended with code {exit_code(process)}, see {log}: {last_lines(log)}")
 
 
 def _started(folder: Folder, state: State, watch: Watch, name: str, launch: Callable[[Process], Process]) -> Process:
@@ -160,3 +148,8 @@ def since(log: Path, said: int) -> str:
             return file.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def size(log: Path) -> int:
+    """Bytes of a log, which may not be there yet."""
+    return log.stat().st_size if log.exists() else 0
