@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from accord.core.types import ClientData
-from accord.data.federated import Dataset, Pool
+from accord.data.federated import Dataset, FederatedData, Groups, Pool
 from accord.data.own.arrays import from_arrays
 from accord.data.public.registry import DATASETS, load_dataset
 from accord.errors import ConfigError, DataError
 from accord.flower.facts import Form, SiteFacts
 from accord.flower.owner import Owner
-from accord.measures.sites import labels_of_one
+from accord.measures.sites import label_columns
 from accord.problems import PROBLEMS
 
 FILES = {".csv": "table", ".tsv": "table", ".parquet": "table", ".npz": "arrays"}
@@ -91,9 +91,26 @@ def facts_of_own(dataset: Dataset, tells_labels: bool) -> SiteFacts:
         max(int(pool.x.max()) + 1 for pool in pools) if whole else 0,
         dataset.fields,
         dataset.inputs,
-        labels_of_one(dataset.train.y, dataset.problem, dataset.classes) if tells_labels else {},
+        _labels(dataset) if tells_labels else {},
         dataset.name,
     )
+
+
+def _labels(dataset: Dataset) -> dict[str, Any]:
+    """Which class is the most frequent, and how frequent it is; of numbers, their mean."""
+    everything, nothing = Groups.of([np.arange(len(dataset.train))]), Groups.of([[]])
+    alone = FederatedData(
+        dataset.name,
+        dataset.train,
+        dataset.train,
+        dataset.num_classes,
+        everything,
+        nothing,
+        nothing,
+        classes=dataset.classes,
+        problem=dataset.problem,
+    )
+    return {name: column[0] for name, column in label_columns(alone).items() if column[0] is not None}
 
 
 def client_data(dataset: Dataset, device: torch.device, with_test: bool) -> ClientData:
