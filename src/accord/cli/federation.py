@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.federation_parts import admit, keys, node, server
+from accord.cli.federation_parts import admit, keys, node, schema, server, summary
 from accord.cli.guard import Stopped
 from accord.cli.importing import importing
 from accord.cli.lists import words
@@ -29,6 +29,7 @@ DEFAULT = Path("federation")
 Place = Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The federation's folder.")]
 Of = Annotated[Path, typer.Option("--federation", "-f", metavar="FOLDER", help="The federation's folder.")]
 Columns = "Columns of the sites' tables"
+TABLES = (".csv", ".tsv", ".parquet")
 
 federation = typer.Typer(
     name="federation",
@@ -59,6 +60,9 @@ def up(
     missing: Annotated[
         str | None, typer.Option(help="Missing values: error, mean or drop.", rich_help_panel=Columns)
     ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="What is learned: classification or regression.", rich_help_panel=Columns)
+    ] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="The SuperLink's; else a free one.")] = None,
 ) -> None:
     """Start a federation on this machine, or what of it does not run.
@@ -68,20 +72,24 @@ def up(
     """
     require_flower()
     from accord.federation.folder import Folder, read_state
-    from accord.federation.sites import add_site, deal, make_server
+    from accord.federation.sites import add_site, deal, make_server, tables
     from accord.federation.superlink import free_port
     from accord.federation.up import bring_up
 
     here = Folder(folder)
     if data and nodes:
         raise ConfigError("--data and --nodes: choose one of them")
-    given = _sites(data or [], {"label": label, "missing": missing}, features, categorical)
+    given: Mapping[str, Mapping[str, Any]] = _sites(
+        data or [], {"label": label, "missing": missing, "task": task}, features, categorical
+    )
     if not (given or nodes or here.sites):
         raise ConfigError(
             f"there is no federation in {folder} yet: name its sites and their files, --data lyon=lyon.csv --data "
             "pau=pau.csv --label COLUMN, or --nodes 3 for the digits that come with Accord"
         )
     make_server(here)
+    if given and all("label" in said for said in given.values()):
+        given = tables(here, given)
     if nodes:
         from accord.engine.build import build_data
 
@@ -196,9 +204,9 @@ def _sites(
             raise ConfigError(f"--data names the site {site!r} twice: give every site a name of its own")
         if not place.exists():
             raise ConfigError(f"--data {text!r}: there is no {place}")
-        if place.is_file() and place.suffix.lower() in (".csv", ".tsv", ".parquet") and "label" not in said:
+        if place.suffix.lower() in TABLES and "label" not in said:
             raise ConfigError(f"--data {text!r} is a table: say which column is to be predicted, --label COLUMN")
-        sites[site] = {"path": str(place), **said}
+        sites[site] = {"path": str(place), **(said if place.suffix.lower() in TABLES else {})}
     return sites
 
 
@@ -241,7 +249,8 @@ def carry_out(folder: Folder, config: RunConfig, place: Path, quiet: bool) -> No
         raise Stopped(f"go on with: {again}") from stopped.__cause__
 
 
-for name, command in {"up": up, "run": run}.items():
-    federation.command(name)(importing(command))
-for command in (status, down, demo, keys, admit, node, server):
+COMMANDS: tuple[Callable[..., None], ...] = (up, run)
+for command in COMMANDS:
+    federation.command(command.__name__)(importing(command))
+for command in (status, down, demo, keys, admit, server, node, summary, schema):
     federation.command()(command)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from accord.cli.lists import words
 from accord.errors import ConfigError
 from accord.federation.installed import require_flower
 
@@ -120,3 +121,40 @@ def node(
         typer.echo(line)
     if not check:
         attend(known, typer.echo)
+
+
+def summary(
+    table: Annotated[Path, typer.Argument(help="The site's own CSV or Parquet file.")],
+    label: Annotated[str, typer.Option(help="The column to be predicted.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path("summary.json"),
+    features: Annotated[str | None, typer.Option(metavar="A,B", help="The columns to learn from; all others.")] = None,
+    categorical: Annotated[str | None, typer.Option(metavar="A,B", help="Columns of words or codes.")] = None,
+    missing: Annotated[str, typer.Option(help="Missing values: error, mean or drop.")] = "error",
+    task: Annotated[str, typer.Option(help="What is learned: auto, classification or regression.")] = "auto",
+) -> None:
+    """Summarise a site's table for the schema all sites prepare their rows by; its owner reads it, then sends it.
+
+    It holds the columns' names, the values of categories, mean and variance of numbers, how many there are, and the
+    classes; no row leaves the site.
+    """
+    from accord.data.own.schema import write_json
+    from accord.data.own.summaries import summarise
+
+    chosen = None if features is None else words(features, "--features")
+    coded = [] if categorical is None else words(categorical, "--categorical")
+    given = {"features": chosen, "categorical": coded, "missing": missing, "task": task}
+    write_json(out, summarise(table, label, **given))  # type: ignore[arg-type]
+    typer.echo(f"{out}: read it, then send it to the server, where `accord federation schema` puts all together")
+
+
+def schema(
+    summaries: Annotated[list[Path], typer.Argument(help="The sites' summaries.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path("schema.json"),
+) -> None:
+    """Make a schema of all sites' summaries: the same columns, classes and moments for everybody."""
+    from accord.data.own.schema import Summary, agree, write_json
+
+    made = agree({path.stem: Summary.read(path) for path in summaries})
+    write_json(out, made)
+    columns = ", ".join(column.name for column in made.inputs.columns)
+    typer.echo(f"{out} predicts {made.label} from {columns}; it goes to every site: schema = {out.name!r} in [data]")

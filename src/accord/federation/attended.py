@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from accord.errors import RunError
 from accord.federation import supernode
@@ -33,7 +34,7 @@ def attend(node: Node, say: Say) -> None:
             watch.over(plan)
             process = supernode.launch(node.file, node.connection, free_port(), plan)
             watch.over(process)
-            was_in = _stay(process, lambda start=said: supernode.READY in since(log, start), say)
+            was_in = _stay(process, log, said, say)
         if supernode.REFUSED not in since(log, said) or was_in:
             raise RunError(f"the node ended with code {exit_code(process)}, see {log}: {last_lines(log)}")
         if time.monotonic() > refused_until:
@@ -45,11 +46,11 @@ def attend(node: Node, say: Say) -> None:
         time.sleep(AGAIN)
 
 
-def _stay(process: Process, is_in: Callable[[], bool], say: Say) -> bool:
+def _stay(process: Process, log: Path, said: int, say: Say) -> bool:
     """Until it ends; whether it was let in before."""
     was_in = False
     while process.alive:
-        if not was_in and is_in():
+        if not was_in and supernode.READY in since(log, said):
             was_in = True
             say("the node is in, and works whenever the server asks")
         time.sleep(LOOK)

@@ -86,7 +86,7 @@ def _flwr(words: Sequence[str]) -> Answer:
     from flwr.cli.app import app
 
     taken, real, ours = io.StringIO(), sys.__stdout__, (sys.stdout, sys.stderr)
-    sys.__stdout__ = taken  # type: ignore[misc]  # where Flower writes JSON, and what it leaves as sys.stdout
+    sys.__stdout__ = taken  # type: ignore[misc, assignment]  # where Flower writes JSON, and what it leaves as sys.stdout
     try:
         app([*words, "--format", "json"], standalone_mode=False)
     except click.ClickException as error:

@@ -43,7 +43,7 @@ def admitted(scope: Scope) -> bool:
     if not client:
         return False
     try:
-        return ipaddress.ip_address(client[0]).is_loopback or (bool(server) and client[0] == server[0])
+        return ipaddress.ip_address(client[0]).is_loopback or (server is not None and client[0] == server[0])
     except ValueError:
         return False
 

@@ -10,7 +10,7 @@ from accord.errors import ConfigError
 
 def require_flower() -> None:
     """ConfigError that says what to install."""
-    if sys.version_info < (3, 11):
+    if tuple(sys.version_info) < (3, 11):
         raise ConfigError(
             f"a federation runs on Flower, which needs Python 3.11 or newer, and this is {sys.version.split()[0]}: "
             "make an environment with a newer one; simulations (`accord run`) work here"

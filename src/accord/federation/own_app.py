@@ -32,7 +32,8 @@ def main() -> None:
         app = client_app()
         return lambda *identity: app
 
-    running.install_from_fab, running.get_project_dir, running.get_load_client_app_fn = nothing, folder, own_app
+    for name, ours in zip(REPLACED, (nothing, folder, own_app), strict=True):
+        setattr(running, name, ours)
     flwr_clientapp()
 
 

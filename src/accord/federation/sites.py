@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from accord.config.load import read_toml
 from accord.data.federated import FederatedData
-from accord.errors import ConfigError
+from accord.data.own.schema import agree, write_json
+from accord.data.own.summaries import summarise
+from accord.errors import ConfigError, DataError
 from accord.federation.certificates import (
     OPEN,
     SECRET,
@@ -23,7 +26,7 @@ from accord.federation.certificates import (
 from accord.federation.folder import Folder
 from accord.federation.node_file import write_node
 
-NODE, KEY, AUTHORITY = "node.toml", "node.key", "ca.pem"
+NODE, KEY, AUTHORITY, SCHEMA = "node.toml", "node.key", "ca.pem", "schema.json"
 Data = Mapping[str, object]  # what [data] of a node's file says
 
 
@@ -68,6 +71,29 @@ def admit(folder: Folder, site: str, public: Path) -> None:
     write_new(kept, key + b"\n", OPEN)
 
 
+def tables(folder: Folder, sites: Mapping[str, Data]) -> dict[str, Data]:
+    """What [data] of sites with tables says once they agree on a schema; a copy of it lies in every site's folder.
+
+    Here one command sees all tables. On several machines each site makes its own summary (`accord federation summary`).
+    """
+    known = folder.path / SCHEMA
+    if not known.exists():
+        made = {}
+        for site, data in sites.items():
+            given = {name: value for name, value in data.items() if name != "path"}
+            try:
+                made[site] = summarise(str(data["path"]), **given)  # type: ignore[arg-type]
+            except DataError as error:
+                raise DataError(f"{site}, {data['path']}: {error}") from error
+        write_json(known, agree(made))
+    said = known.read_bytes()
+    for site in sites:
+        private_folder(folder.site(site))
+        if not (folder.site(site) / SCHEMA).exists():
+            write_new(folder.site(site) / SCHEMA, said, OPEN)
+    return {site: {**data, "schema": SCHEMA} for site, data in sites.items()}
+
+
 def deal(folder: Folder, data: FederatedData) -> dict[str, Data]:
     """Write every client's samples to a file in its own site's folder; what [data] of each says."""
     width = len(str(len(data) - 1))
@@ -86,5 +112,6 @@ def _arrays(data: FederatedData, client: int) -> bytes:
     (x, y), (test_x, test_y) = data.client(client), data.client(client, "test")
     file = io.BytesIO()
     samples = {"x": x, "y": y, "test_x": test_x, "test_y": test_y}
-    np.savez_compressed(file, classes=np.array(data.classes), **{name: t.numpy() for name, t in samples.items()})
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in samples.items()}
+    np.savez_compressed(file, classes=np.array(data.classes), **arrays)
     return file.getvalue()

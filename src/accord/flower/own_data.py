@@ -34,8 +34,9 @@ def load_own(owner: Owner) -> Dataset:
         if not place.exists():
             raise DataError(f"there is no file {place}, which [data] names")
         given["path"] = str(place)
-    if isinstance(given.get("test"), str):
-        given["test"] = str(owner.place / os.path.expanduser(given["test"]))
+    for file in ("test", "schema"):
+        if isinstance(given.get(file), str):
+            given[file] = str(owner.place / os.path.expanduser(given[file]))
     name = str(given.pop("name", "") or _kind(place))
     if name == "arrays":
         return _arrays(place, owner, task)
@@ -71,9 +72,7 @@ def _arrays(place: Path | None, owner: Owner, task: str) -> Dataset:
     names = None if classes is None else int(classes) if classes.ndim == 0 else [str(word) for word in classes.tolist()]
     test = (found["test_x"], found["test_y"]) if {"test_x", "test_y"} <= found.keys() else None
     name = str(owner.data.get("called", place.stem))
-    return from_arrays(
-        found["x"], found["y"], None, test, names, name, task=task, test_fraction=owner.holdout
-    )
+    return from_arrays(found["x"], found["y"], None, test, names, name, task=task, test_fraction=owner.holdout)
 
 
 def facts_of_own(dataset: Dataset, tells_labels: bool) -> SiteFacts:

@@ -107,15 +107,15 @@ def change(table: pd.DataFrame, **columns: Any) -> dict[str, pd.DataFrame]:
         (
             change(frame(20, 10), more=1),
             {},
-            "Pau and Aix differ in columns: 'more'. Name those all have with --features",
+            "Pau and Aix differ in columns: 'more'. Name those all have",
         ),
         (change(frame(20, 10), outcome=np.arange(10) / 3), {}, "Pau is for 'regression', Aix 'classification'"),
         (
             change(frame(20, 10), smokes=pd.Categorical(["yes"] * 10)),
             {},
-            "is a category at 'Pau' only: say --categorical",
+            "is a category at 'Pau' only: say",
         ),
-        ({"Pau": frame(20, 10, True).drop(columns="ward")}, {}, "is 'ill' at every site: there is nothing to learn"),
+        ({"Pau": frame(20, 10, True).drop(columns="ward")}, {}, "is 'ill' at all sites: there is nothing to learn"),
     ],
 )
 def test_what_does_not_go_together_is_said(
