@@ -158,9 +158,7 @@ def test_certificates_are_checked_before_use(
     made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_certificate(made.server, ["127.0.0.1", "fl.example.org"])
-    with pytest.raises(
-        ConfigError, match=r"is not for other\.org: make one with .* --host other\.org"
-    ):
+    with pytest.raises(ConfigError, match=r"is not for other\.org: make one with .* --host other\.org"):
         check_certificate(made.server, ["other.org"])
     with pytest.raises(ConfigError, match="cannot read the certificate"):
         check_certificate(tmp_path / "absent.pem")

@@ -85,11 +85,11 @@ def test_of_flowers_programs_a_node_starts_ours_alone(tmp_path: Path) -> None:
     (tmp_path / "commands").mkdir()
     (tmp_path / "commands" / OURS).write_text("an old one")
     folder = write_commands(tmp_path / "commands")
-    assert {path.name for path in folder.iterdir()} == set(TASK_TYPE_TO_COMMAND.values())
+    assert {path.name for path in folder.iterdir()} == {OURS, *TASK_TYPE_TO_COMMAND.values()}
     for path in folder.iterdir():
         assert path.stat().st_mode & 0o777 == 0o700
         if path.name == OURS:
-            assert "-m accord.federation.own_app" in path.read_text()
+            assert "-m accord.federation.own_superexec" in path.read_text()
         else:
             done = subprocess.run([path, "--token", "x"], capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr.strip()) == (1, REFUSED)

@@ -1,7 +1,7 @@
-"""The commands a SuperNode finds: of all that Flower could start on a node, our own client app and nothing else.
+"""The commands a SuperNode finds: of all that Flower could start on a node, our own SuperExec and nothing else.
 
-Flower starts a program by name for each kind of work. The server says which kind, and most of them run code that came
-with the run, so a node gets a folder of commands in which all the others refuse.
+Flower starts programs by name. The server says which kind of work there is, and most kinds run code that came with the
+run, so a node gets a folder of commands in which all the others refuse.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from accord.federation.certificates import private_folder
 
-OURS = "flwr-clientapp"
+OURS = "flower-superexec"
 REFUSED = "this node runs no code that is sent to it"
 
 
@@ -21,11 +21,8 @@ def write_commands(folder: Path) -> Path:
     from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
     private_folder(folder)
-    names = sorted(set(TASK_TYPE_TO_COMMAND.values()))
-    if OURS not in names:
-        raise SystemExit(f"this version of Flower has no {OURS}; Accord knows flwr 1.41")
-    ours = f"exec {shlex.quote(sys.executable)} -m accord.federation.own_app" + ' "$@"'
-    for name in names:
+    ours = f"exec {shlex.quote(sys.executable)} -m accord.federation.own_superexec" + ' "$@"'
+    for name in (OURS, *TASK_TYPE_TO_COMMAND.values()):
         does = ours if name == OURS else f"echo {shlex.quote(REFUSED)} >&2\nexit 1"
         script = folder / name
         script.unlink(missing_ok=True)

@@ -1,8 +1,9 @@
 """Processes that outlive the command that started them, and end for sure.
 
 Whom we started is known by two things. A process and all it starts carry a mark in their environment, a long random
-word: on Linux everything with it is found, also what has left its parent and its group. And a process is recorded by
-its number together with the moment it began, as numbers are used again: nobody else is ever signalled.
+word: on Linux everything with it is found, also what has left its parent and its group (but Flower's SuperExec, which
+lets only root look, and ends by itself with its parent). And a process is recorded by its number together with the
+moment it began, as numbers are used again: nobody else is ever signalled.
 """
 
 from __future__ import annotations

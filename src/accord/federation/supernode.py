@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from accord.config.toml import literal
@@ -34,7 +35,7 @@ def prepared(file: Path, connection: Connection, port: int) -> tuple[list[str], 
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = write_flower_settings(home / "node-config.toml", {"node": str(file.resolve())})
     command = [
-        *("flower-supernode", "--superlink", connection.server),
+        *(sys.executable, "-m", "accord.federation.own_supernode", "--superlink", connection.server),
         *("--root-certificates", str(connection.authority), "--auth-supernode-private-key", str(connection.key)),
         *("--host", "127.0.0.1", "--port", str(port), "--node-config", str(settings)),
     ]
