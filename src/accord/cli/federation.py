@@ -216,7 +216,7 @@ def _option(folder: Path) -> str:
 
 
 def waited_for(folder: Folder) -> list[str]:
-    """A run begins when all who are let in are there, unless it says otherwise; sites are called as they were let in."""
+    """A run begins when all who are let in are there, unless it says otherwise; sites have the names they came by."""
     admitted = sorted(path.stem for path in folder.admitted.glob("*.pub")) if folder.admitted.is_dir() else []
     return [f"federation.sites={literal(admitted)}"] if admitted else []
 
