@@ -58,13 +58,13 @@ class Consent:
             if kind not in self.kinds:
                 return (
                     f"task {task} of {method} sends {tree}, which is a {kind.word} of the data, and this site's owner "
-                    f"has not agreed to it: allow = [\"{method}.{task}\"] in the node's file does"
+                    f'has not agreed to it: allow = ["{method}.{task}"] in the node\'s file does'
                 )
         return ""
 
     def leaves(self, method: str, task: str, declared: Declared, result: Result, shared: Trees, draws: Key) -> Result:
         """What may leave: nothing that was not agreed to, updates clipped and covered with noise as the owner wants."""
-        if said := self.objection_to(method, task, declared, result.reply):
+        if said := self.objection_to(method, task, declared, [name for name, tree in result.reply.items() if tree]):
             raise ConfigError(said)
         if not self.clip:
             return result
@@ -86,7 +86,9 @@ def _covered(updates: Trees, shared: Trees, clip: float, noise: float, draws: Ke
     }
     starts = {place: shared.get(place[0], {}).get(place[1], torch.zeros_like(t)) for place, t in real.items()}
     changes = {place: tensor.double() - starts[place].double() for place, tensor in real.items()}
-    length = float(torch.sqrt(sum((change.square().sum() for change in changes.values()), torch.zeros((), dtype=torch.float64))))
+    length = float(
+        torch.sqrt(sum((change.square().sum() for change in changes.values()), torch.zeros((), dtype=torch.float64)))
+    )
     factor = min(1.0, clip / length) if length else 1.0
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(draws.seed)))
     covered: Trees = {tree: dict(leaves) for tree, leaves in updates.items()}

@@ -71,9 +71,7 @@ def _arrays(place: Path | None, owner: Owner, task: str) -> Dataset:
     names = None if classes is None else int(classes) if classes.ndim == 0 else [str(word) for word in classes.tolist()]
     test = (found["test_x"], found["test_y"]) if {"test_x", "test_y"} <= found.keys() else None
     name = str(owner.data.get("called", place.stem))
-    return from_arrays(
-        found["x"], found["y"], None, test, names, name, task=task, test_fraction=owner.holdout
-    )
+    return from_arrays(found["x"], found["y"], None, test, names, name, task=task, test_fraction=owner.holdout)
 
 
 def facts_of_own(dataset: Dataset, tells_labels: bool) -> SiteFacts:
@@ -113,11 +111,10 @@ def _labels(dataset: Dataset) -> dict[str, Any]:
     return {name: column[0] for name, column in label_columns(alone).items() if column[0] is not None}
 
 
-def client_data(dataset: Dataset, device: torch.device, with_test: bool) -> ClientData:
+def client_data(dataset: Dataset, device: torch.device) -> ClientData:
     """All of it as its client sees it."""
-    x, y = _whole(dataset.train)
-    test_x, test_y = _whole(dataset.test) if with_test else (x[:0], y[:0])
-    return ClientData(*(t.to(device) for t in (x, y, test_x, test_y)), dataset.num_classes)
+    x, y, test_x, test_y = (t.to(device) for pool in (dataset.train, dataset.test) for t in _whole(pool))
+    return ClientData(x, y, test_x, test_y, dataset.num_classes)
 
 
 def _whole(pool: Pool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -41,9 +41,7 @@ class Sites:
         return [self.row(position) for position in range(len(self))]
 
 
-def sites_of(
-    data: FederatedData, values: Mapping[str, Vector], labels: Mapping[str, list[Any]] | None = None
-) -> Sites:
+def sites_of(data: FederatedData, values: Mapping[str, Vector], labels: Mapping[str, list[Any]] | None = None) -> Sites:
     """What the clients hold, and `values` of them, the leading numbers first.
 
     `labels` is what the clients told of theirs, where the samples are not here.
