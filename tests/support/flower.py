@@ -20,9 +20,7 @@ from accord.flower.apps import service_of
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 
-def write_site(
-    folder: Path, site: str, data: FederatedData, client: int, more: str = "", test: bool = True
-) -> Path:
+def write_site(folder: Path, site: str, data: FederatedData, client: int, more: str = "", test: bool = True) -> Path:
     """A client of a simulation as a node of its own: its samples in a file, its owner's decisions in another."""
     place = folder / site
     place.mkdir(parents=True, exist_ok=True)
@@ -89,9 +87,7 @@ class FakeGrid:
         return answers
 
 
-def fake_federation(
-    folder: Path, data: FederatedData, sites: Iterable[str] | None = None, more: str = ""
-) -> FakeGrid:
+def fake_federation(folder: Path, data: FederatedData, sites: Iterable[str] | None = None, more: str = "") -> FakeGrid:
     """A node per client of the data, called as the sites are."""
     service_of.cache_clear()
     names = list(sites or (f"site-{client}" for client in range(len(data))))

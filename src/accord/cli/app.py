@@ -14,6 +14,7 @@ from accord.cli import (
     comparing,
     describing,
     doctor,
+    federation,
     profiling,
     reproducing,
     running,
@@ -49,6 +50,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name, cls=comparing.Several if name == "compare" else None)(importing(command))
+app.add_typer(federation.federation)
 
 
 @app.command()

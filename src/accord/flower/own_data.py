@@ -34,8 +34,9 @@ def load_own(owner: Owner) -> Dataset:
         if not place.exists():
             raise DataError(f"there is no file {place}, which [data] names")
         given["path"] = str(place)
-    if isinstance(given.get("test"), str):
-        given["test"] = str(owner.place / os.path.expanduser(given["test"]))
+    for file in ("test", "schema"):
+        if isinstance(given.get(file), str):
+            given[file] = str(owner.place / os.path.expanduser(given[file]))
     name = str(given.pop("name", "") or _kind(place))
     if name == "arrays":
         return _arrays(place, owner, task)

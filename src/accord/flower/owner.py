@@ -101,6 +101,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "noise": (int, float),
     "largest_message_mb": (int,),
     "device": (str,),
+    "connection": (dict,),  # how its SuperNode is connected: read by accord.federation
 }
 
 
