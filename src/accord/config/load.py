@@ -23,7 +23,7 @@ else:
     import tomli as tomllib
 
 # What changes where or how fast a run happens, or what is kept of it, but not what comes out of it.
-_NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoint")
+_NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoint", "federation")
 # Where files lie; what is in them is in a run's identity.
 _DATA_NOT_HASHED = ("dir", "download", "path", "test", "schema")
 

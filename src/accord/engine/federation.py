@@ -68,6 +68,7 @@ class Federation:
     config: RunConfig
     own_data: bool = False  # whether they were given, and are not those the configuration names
     own_network: bool = False
+    real: bool = False  # its clients are nodes on a network, and their data is not here
 
     @classmethod
     def build(

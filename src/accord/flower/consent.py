@@ -64,7 +64,7 @@ class Consent:
 
     def leaves(self, method: str, task: str, declared: Declared, result: Result, shared: Trees, draws: Key) -> Result:
         """What may leave: nothing that was not agreed to, updates clipped and covered with noise as the owner wants."""
-        if said := self.objection_to(method, task, declared, result.reply):
+        if said := self.objection_to(method, task, declared, [name for name, tree in result.reply.items() if tree]):
             raise ConfigError(said)
         if not self.clip:
             return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -66,7 +66,8 @@ class Member:
     config: RunConfig
     algorithm: Algorithm
     hash: str
-    home: Node
+    home: Node  # its test samples are there if it is to judge its own model whenever it trains
+    bench: Node  # the same with its test samples
     memory: RunMemory
 
     @property
@@ -150,11 +151,14 @@ class NodeService:
         algorithm = build_algorithm(config, build_setup(config, known, model))
         if said := self.consent.objection(config.algorithm.name, algorithm):
             raise ConfigError(said)
-        home = Node(asked["client"], self._data(asked["judges"]), Key(int(asked["key"], 16)), self.device)
-        return Member(config, algorithm, asked["hash"], home, memory)
+        key, judged = Key(int(asked["key"], 16)), self._data
+        untold = judged._replace(test_x=judged.test_x[:0], test_y=judged.test_y[:0])
+        home = Node(asked["client"], judged if asked["judges"] else untold, key, self.device)
+        return Member(config, algorithm, asked["hash"], home, replace(home, data=judged), memory)
 
-    def _data(self, judges: bool) -> ClientData:
-        return client_data(self.dataset, self.device, judges)
+    @cached_property
+    def _data(self) -> ClientData:
+        return client_data(self.dataset, self.device)
 
     def _agreed(self, facts: Mapping[str, Any], client: int) -> Facts:
         """What is known of the whole; it must fit this site's own data."""
@@ -230,7 +234,8 @@ class NodeService:
         request = Request(name, asked["round"], float(asked["lr"]), shared, ())
         before = None if memory is None else to_device(memory, self.device)
         with numerics(member.config.precision), one_thread():
-            result = run_client(member.home, task, request, Work(client, private, before))
+            home = member.bench if name == "evaluate" else member.home
+            result = run_client(home, task, request, Work(client, private, before))
         version: tuple[int, int] = (asked["version"][0], asked["version"][1])
         draws = noise_key(self.owner.secret(), asked["run"], name, version)
         leaving = self.consent.leaves(member.method, name, declared(task), result, shared, draws)

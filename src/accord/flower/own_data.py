@@ -112,11 +112,10 @@ def _labels(dataset: Dataset) -> dict[str, Any]:
     return {name: column[0] for name, column in label_columns(alone).items() if column[0] is not None}
 
 
-def client_data(dataset: Dataset, device: torch.device, with_test: bool) -> ClientData:
+def client_data(dataset: Dataset, device: torch.device) -> ClientData:
     """All of it as its client sees it."""
-    x, y = _whole(dataset.train)
-    test_x, test_y = _whole(dataset.test) if with_test else (x[:0], y[:0])
-    return ClientData(*(t.to(device) for t in (x, y, test_x, test_y)), dataset.num_classes)
+    x, y, test_x, test_y = (t.to(device) for pool in (dataset.train, dataset.test) for t in _whole(pool))
+    return ClientData(x, y, test_x, test_y, dataset.num_classes)
 
 
 def _whole(pool: Pool) -> tuple[torch.Tensor, torch.Tensor]:
