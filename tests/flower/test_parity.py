@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from accord.config import config_hash
 from accord.core.methods import ALGORITHMS
 from accord.engine.checkpoint import Checkpoints
-from accord.config import config_hash
-from accord.engine.federation import Federation
 from accord.engine.run import run
 from accord.flower.remembered import run_memory
 from accord.flower.roster import read_roster

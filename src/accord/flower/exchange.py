@@ -1,7 +1,7 @@
 """An exchange over Flower: the server's door to nodes, with versions, a journal, a deadline, and checks of all answers.
 
-A node that does not answer, answers nonsense or diverges is left out of the exchange, with the reason; it never ends the
-run. Fewer answers than the minimum are waited for as long as it takes.
+A node that does not answer, answers nonsense or diverges is left out of the exchange, with the reason; it never ends
+the run. Fewer answers than the minimum are waited for as long as it takes.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class FlowerExchange:
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
     ) -> Replies:
         """Ask `clients`, or find what they answered before the server was stopped."""
-        asked = sorted(clients)
-        alone = {client: encode(private[client]) for client in asked if client in (private or {})}
+        asked, private = sorted(clients), private or {}
+        alone = {client: encode(private[client]) for client in asked if client in private}
         common = encode(shared)
         digest = request_digest(
             task, asked, self.round, self.lr, {"shared": common, **{str(c): b for c, b in alone.items()}}
@@ -84,8 +84,8 @@ class FlowerExchange:
         key = (self.label, self.manner.kind, self._exchanges)
         taken = self.session.journal.find(key, digest)
         if taken is None:
-            forms = {c: self.session.expected.form(task, self.round, shared, (private or {}).get(c, {})) for c in asked}
-            sizes = {client: num_bytes(private[client]) for client in alone} if private else {}
+            forms = {c: self.session.expected.form(task, self.round, shared, private.get(c, {})) for c in asked}
+            sizes = {client: num_bytes(private[client]) for client in alone}
             taken = _Asking(self, task, asked, common, alone, forms, num_bytes(shared), sizes).done()
             self.session.journal.keep(key, digest, taken)
         return self._take(task, asked, taken)

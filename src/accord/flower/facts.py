@@ -176,7 +176,7 @@ class Outline(FederatedData):
     told: tuple[Mapping[str, Any], ...] = ()  # what every site says of its labels
 
     @property
-    def vocabulary(self) -> int:  # type: ignore[override]
+    def vocabulary(self) -> int:
         """The most token ids any site has."""
         return self.token_ids
 

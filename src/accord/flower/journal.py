@@ -1,7 +1,7 @@
 """What came of each exchange since the last checkpoint, on the server's disk before anything is made of it.
 
 A round may take several exchanges, and a server that dies between two of them must not ask again what was answered: the
-round is begun anew from the state before it, and finds the answers here. An entry counts only for the very same request.
+round is begun anew from the state before it, and finds the answers here. An entry counts for the same request only.
 """
 
 from __future__ import annotations
