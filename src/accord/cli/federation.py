@@ -185,7 +185,8 @@ def demo(
             carry_out(here, settings, new_place(here, settings), quiet=False)
     finally:
         if folder.is_dir():
-            typer.echo(f"down: {bring_down(here)} processes ended")
+            bring_down(here)
+            typer.echo("down: all processes have ended")
 
 
 def _sites(
