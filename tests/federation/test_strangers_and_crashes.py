@@ -92,8 +92,8 @@ def test_a_node_without_a_key_gets_nothing(up: Folder, stranger: Path) -> None:
 
 def test_without_tls_there_is_no_word(up: Folder, stranger: Path) -> None:
     line = http.client.HTTPConnection("127.0.0.1", port_of(up), timeout=10)
+    line.request("GET", "/health")
     with pytest.raises((http.client.HTTPException, OSError)):
-        line.request("GET", "/health")
         line.getresponse()
     home = stranger.parent / "flower"
     home.mkdir()
