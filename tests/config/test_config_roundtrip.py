@@ -81,7 +81,17 @@ def test_the_text_is_complete_and_explained() -> None:
     assert "alpha = 0.5" in "\n".join(lines)  # the partition's own
     assert [line for line in lines if line.startswith("[")] == [
         *("[data]", "[partition]", "[transform]", "[model]", "[algorithm]"),
-        *("[local]", "[clients]", "[privacy]", "[compress]", "[pace]", "[attack]", "[evaluate]", "[checkpoint]", "[log]"),
+        *(
+            "[local]",
+            "[clients]",
+            "[privacy]",
+            "[compress]",
+            "[pace]",
+            "[attack]",
+            "[evaluate]",
+            "[checkpoint]",
+            "[log]",
+        ),
     ]
 
 

@@ -120,9 +120,7 @@ def test_a_sample_counts_where_it_is_drawn_most_often() -> None:
 @pytest.mark.parametrize("name", ["central", "local", "sample"])
 def test_noise_for_a_budget_is_the_least(name: str) -> None:
     def made(**options: float) -> Budget:
-        found = Budget.of(
-            name, options, sampler=Uniform(5), sizes=[60] * 40, plan=Plan(batch_size=20), rounds=5
-        )
+        found = Budget.of(name, options, sampler=Uniform(5), sizes=[60] * 40, plan=Plan(batch_size=20), rounds=5)
         assert found is not None
         return found
 

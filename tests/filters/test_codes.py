@@ -43,7 +43,17 @@ def test_sizes_by_hand() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [[], [7], [0, 0x80], [0, 5], [0, 0, 0, 0, 0, 0, 0], [1, 0xFF], [1, 0xFF, 0xFF], [0] + [0x80] * 12 + [1], [1, 0b111]],
+    [
+        [],
+        [7],
+        [0, 0x80],
+        [0, 5],
+        [0, 0, 0, 0, 0, 0, 0],
+        [1, 0xFF],
+        [1, 0xFF, 0xFF],
+        [0] + [0x80] * 12 + [1],
+        [1, 0b111],
+    ],
 )
 def test_bytes_that_are_no_places_are_refused(data: list[int]) -> None:
     with pytest.raises(DataError):

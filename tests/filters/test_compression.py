@@ -87,7 +87,9 @@ def test_what_must_be_exact_is(keep: float, bits: int, dtype: torch.dtype) -> No
     step = float(reply["extra"]["c"].abs().max()) / 127
     atol = step * 1.001 if bits == 8 else 0.0
     assert torch.allclose(arrived["extra"]["c"], reply["extra"]["c"], rtol=0, atol=atol)  # never thinned: no change
-    assert all(torch.equal(a, b) for a, b in zip(reply["model"].values(), trees(4, dtype)["model"].values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(reply["model"].values(), trees(4, dtype)["model"].values(), strict=True)
+    )
 
 
 def test_what_travels_is_what_the_wire_carries() -> None:

@@ -131,7 +131,9 @@ def left(filters: Filters, reply: Trees, client: int = 0, task: str = "train", m
     metrics = {name: torch.tensor(1.0) for name in ("loss", "seen", "steps", "personal_correct")}
     work = Work(client, {}, memory)
     request = Request(task, 0, 0.1, shared_of(), [work])
-    return filters.outgoing(task, request, work, Result(reply, {"own": {}}, metrics), Draws(Key(7).client(client), task, 0))
+    return filters.outgoing(
+        task, request, work, Result(reply, {"own": {}}, metrics), Draws(Key(7).client(client), task, 0)
+    )
 
 
 def test_local_noise_leaves_with_the_answer() -> None:
