@@ -91,6 +91,7 @@ def test_the_text_is_complete_and_explained() -> None:
             "[evaluate]",
             "[checkpoint]",
             "[log]",
+            "[federation]",
         ),
     ]
 
