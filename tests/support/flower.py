@@ -12,10 +12,13 @@ import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from accord.config import RunConfig, from_dict
+from accord.config import RunConfig, config_hash, from_dict
 from accord.data.federated import FederatedData
+from accord.engine.checkpoint import Checkpoints, Snapshot
+from accord.engine.folder import read_config
 from accord.flower import client_app
 from accord.flower.apps import service_of
+from accord.flower.versions import Versions
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -111,3 +114,10 @@ def small_config(algorithm: str, nodes: int, **more: Any) -> RunConfig:
         merged = isinstance(value, dict) and name != "model"
         given[name] = {**given.get(name, {}), **value} if merged else value
     return from_dict(given)
+
+
+def newest(folder: Path) -> Snapshot:
+    """The newest checkpoint of a run, wherever its clients' memory lies."""
+    found, _ = Checkpoints(folder / "checkpoint", config_hash(read_config(folder)), 2).newest(Versions())
+    assert found is not None
+    return found

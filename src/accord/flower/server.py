@@ -107,12 +107,18 @@ def _post(grid: Grid, run: str, config: RunConfig) -> Post:
 def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
     """The sites that come before a run begins: as many as are wanted, or those that came in time."""
     section = config.federation
-    wanted = section.nodes or len(section.sites) or 1
+    wanted = section.nodes or len(section.sites)  # 0: all that are connected
     least = max(1, min(wanted, config.clients.minimum))
     found: dict[str, Entry] = {}
     began = reminded = post.now()
-    log.info("waiting for %d site%s", wanted, "" if wanted == 1 else "s")
-    while len(found) < wanted and not (post.now() - began > section.gather and len(found) >= least):
+    log.info("waiting for %s", f"{wanted} sites" if wanted else "all sites that are connected")
+
+    def complete() -> bool:
+        if post.now() - began > section.gather:
+            return len(found) >= least
+        return len(found) >= wanted if wanted else bool(found) and not post.silent
+
+    while not complete():
         for hello in post.look():
             if why := _stranger(hello, found, section.sites):
                 post.refuse(hello.node, why)
@@ -121,8 +127,9 @@ def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
             post.settle(hello)
         if post.now() - reminded > REMIND:
             reminded = post.now()
-            log.info("%d of %d sites are here: %s", len(found), wanted, ", ".join(sorted(found)) or "nobody")
-        pause()
+            log.info("%d sites are here: %s", len(found), ", ".join(sorted(found)) or "nobody")
+        if not complete():
+            pause()
     return found
 
 
