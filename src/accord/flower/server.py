@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accord.client import Site
 from accord.config import RunConfig, config_hash, load_config, to_dict
 from accord.core.keys import Key
@@ -157,7 +159,8 @@ def federate_nodes(config: RunConfig, roster: Roster) -> RealFederation:
     facts = facts_of(config, data)
     model = build_model(config, facts, None, device)
     try_network(model, data)
-    algorithm = build_algorithm(config, build_setup(config, facts, model))
+    everybody = replace(facts, sizes=np.maximum(facts.sizes, 1))  # cohorts are a share of all, also of those to come
+    algorithm = build_algorithm(config, build_setup(config, everybody, model))
     check_defined(config.algorithm.name, algorithm, facts)
     if algorithm.pools_data:
         raise ConfigError(f"algorithm {config.algorithm.name} gathers all data in one place: it is no federation")
