@@ -192,9 +192,7 @@ def test_a_port_that_is_taken_is_said(made: Folder) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(
-            ConfigError, match=rf"port {port} of 127\.0\.0\.1 cannot be used .*choose another with --port"
-        ):
+        with pytest.raises(ConfigError, match=rf"port {port} of .* cannot be used .*choose another with --port"):
             check_port("127.0.0.1", port)
         with pytest.raises(ConfigError, match="choose another with --port"):
             check(made, State(port=port))

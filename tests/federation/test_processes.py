@@ -14,6 +14,7 @@ import pytest
 
 from accord.errors import RunError
 from accord.federation import processes
+from accord.federation.own_supernode import Naps
 from accord.federation.processes import Process, began, end, exit_code, last_lines, marked, planned, start, waited
 from accord.federation.surroundings import surroundings
 from accord.federation.watch import keep_watch
@@ -196,3 +197,17 @@ def test_surroundings_are_flowers_own_and_quiet(tmp_path: Path, monkeypatch: pyt
     assert "FORWARDED_ALLOW_IPS" not in made
     assert made["PATH"].split(os.pathsep)[:2] == [str(tmp_path / "commands"), str(Path(sys.executable).parent)]
     assert made["NO_PROXY"] == "example.org,127.0.0.1,localhost"
+
+
+def test_naps_grow_with_the_time_that_was_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("accord.federation.own_supernode.time.sleep", slept.append)
+    naps = Naps()
+    for _ in range(40):
+        naps.sleep(3)
+    assert slept[0] == 0.1
+    assert slept[-1] == 3, "no more often than Flower itself, in the end"
+    assert all(nap <= 0.1 + 0.21 * sum(slept[:place]) for place, nap in enumerate(slept))
+    naps.sleep(0.5)  # the client app is at work
+    naps.sleep(3)
+    assert slept[-2:] == [0.1, 0.1]

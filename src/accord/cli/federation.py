@@ -17,6 +17,7 @@ from accord.cli.lists import words
 from accord.cli.options import ConfigFile, Log, Name, Quiet, Rounds, Sets, changes, logs
 from accord.cli.running import report, watched
 from accord.config import RunConfig, load_config
+from accord.config.toml import literal
 from accord.errors import ConfigError
 from accord.federation.installed import require_flower
 
@@ -132,7 +133,7 @@ def run(
             raise ConfigError("--resume goes on with the run as it was begun: give no other settings")
         settings, place = read_config(resume), resume
     else:
-        settings = load_config(config, changes(sets, **short) + logs(log))
+        settings = load_config(config, [*waited_for(Folder(folder)), *changes(sets, **short), *logs(log)])
         place = new_place(Folder(folder), settings)
     carry_out(Folder(folder), settings, place, quiet)
 
@@ -180,11 +181,12 @@ def demo(
             up(folder, nodes=nodes)
             for process in state.processes if (state := read_state(here)) else ():
                 watchman.over(process)
-            settings = load_config(None, [f"algorithm.name={algorithm}", f"rounds={rounds}"])
+            settings = load_config(None, [*waited_for(here), f"algorithm.name={algorithm}", f"rounds={rounds}"])
             carry_out(here, settings, new_place(here, settings), quiet=False)
     finally:
         if folder.is_dir():
-            typer.echo(f"down: {bring_down(here)} processes ended")
+            bring_down(here)
+            typer.echo("down: all processes have ended")
 
 
 def _sites(
@@ -212,6 +214,12 @@ def _sites(
 
 def _option(folder: Path) -> str:
     return "" if folder == DEFAULT else f" --federation {shlex.quote(str(folder))}"
+
+
+def waited_for(folder: Folder) -> list[str]:
+    """A run begins when all who are let in are there, unless it says otherwise; sites have the names they came by."""
+    admitted = sorted(path.stem for path in folder.admitted.glob("*.pub")) if folder.admitted.is_dir() else []
+    return [f"federation.sites={literal(admitted)}"] if admitted else []
 
 
 def new_place(folder: Folder, config: RunConfig) -> Path:

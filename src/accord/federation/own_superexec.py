@@ -67,11 +67,14 @@ def pin_client_app() -> None:
     """Whatever app is sent, our own is loaded."""
     from flwr.supernode.runtime import run_clientapp as running
 
+    from accord.config import from_dict
+    from accord.core.methods import ALGORITHMS
     from accord.flower import client_app
 
     if missing := [name for name in REPLACED if not hasattr(running, name)]:
         raise SystemExit(f"this version of Flower loads apps in another way ({', '.join(missing)}); {VERSION}")
     app = client_app()
+    from_dict({"algorithm": {"name": next(iter(ALGORITHMS))}})  # every method and network is imported before a fork
 
     def nothing(*given: Any, **more: Any) -> None:
         """The sent app stays packed."""
