@@ -207,10 +207,12 @@ def changes(root: Path, folder: Path) -> Iterator[Change]:
         yield from finder.found
 
 
-def draw(found: Iterable[Change], count: int, seed: str) -> list[Change]:
-    """`count` of them, at most one per function."""
+def draw(found: Iterable[Change], count: int, seed: str, apart: bool = True) -> list[Change]:
+    """`count` of them, at most one per function if they are to be apart."""
     pool = list(found)
     random.Random(seed).shuffle(pool)
+    if not apart:
+        return pool[:count]
     chosen: dict[tuple[str, str], Change] = {}
     for change in pool:
         if len(chosen) < count:

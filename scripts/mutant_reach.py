@@ -1,0 +1,118 @@
+"""Which tests run which line, by coverage: a change can only be noticed by a test that runs it.
+
+    python scripts/mutant_reach.py FOLDER        run the tests once and note it there (about twelve minutes, one core)
+
+`scripts/mutants.py --reach FOLDER` then asks exactly those tests. What runs in another process (workers, commands) is
+not seen, and what runs on import counts for every test of the file; the nearest tests are asked after the others.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSED_BY = {"gpu", "hostile", "support", "__pycache__"}
+
+
+class Reach:
+    """What a folder written by `python scripts/mutant_reach.py` knows."""
+
+    def __init__(self, folder: Path) -> None:
+        from coverage import CoverageData
+
+        self.seconds: dict[str, float] = {}  # of the tests that passed
+        self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for noted in sorted(folder.glob("*.json")):
+            self.seconds |= json.loads(noted.read_text())
+            data = CoverageData(str(noted.with_suffix(".cov")))
+            data.read()
+            for path in data.measured_files():
+                file = path[path.index("src/accord") :]
+                for line, contexts in data.contexts_by_lineno(path).items():
+                    self._lines[file][line] |= {c.rpartition("|")[0] for c in contexts if c}
+
+    def tests(self, file: str, text: str, line: int) -> list[str]:
+        """Tests that run the statement of this line, the quickest first."""
+        first, last = _extent(ast.parse(text), line)
+        lines = self._lines.get(file, {})
+        found = set[str]().union(*(tests for number, tests in lines.items() if first <= number <= last))
+        return sorted(found & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+
+
+def _extent(module: ast.Module, line: int) -> tuple[int, int]:
+    """Lines whose running runs this one: its statement, or its function (a default), or all (outside of functions)."""
+    first, last, inside = 1, 10**9, False
+    body: list[ast.stmt] = module.body
+    while around := [node for node in body if _begin(node) <= line <= (node.end_lineno or 0)]:
+        node = around[0]
+        blocks = _blocks(node)
+        head_ends = min((block[0].lineno for block in blocks), default=10**9) - 1
+        function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if function:
+            first, last, inside = node.body[0].lineno, node.end_lineno or 0, True
+        if line <= head_ends and not (function or isinstance(node, ast.ClassDef)) and inside:
+            return node.lineno, min(head_ends, node.end_lineno or 0)
+        body = [inner for block in blocks for inner in block]
+    return first, last
+
+
+def _begin(node: ast.stmt) -> int:
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    """The statements inside a statement."""
+    blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+    blocks += [part.body for part in (*getattr(node, "handlers", []), *getattr(node, "cases", []))]
+    return [block for block in blocks if block]
+
+
+class _Times:
+    """A plugin of pytest: the seconds of each test that passed."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.bad = set[str]()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
+        if not report.passed:
+            self.bad.add(report.nodeid)
+
+
+def note(target: Path, tests: list[str]) -> None:
+    """Run some tests in this process and write what they ran."""
+    import pytest
+
+    times = _Times()
+    options = ["-q", "-p", "no:cacheprovider", "--cov=src/accord", "--cov-context=test", "--cov-report="]
+    pytest.main([*options, "-m", "not slow and not gpu and not hostile", *tests], plugins=[times])
+    target.write_text(json.dumps({test: s for test, s in times.seconds.items() if test not in times.bad}))
+
+
+def main() -> None:
+    """One process per folder of tests, one after the other."""
+    folder = Path(sys.argv[1]).resolve()
+    if len(sys.argv) > 2:
+        note(folder, sys.argv[2:])
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    rooms = sorted(p for p in (ROOT / "tests").iterdir() if p.is_dir() and p.name not in PASSED_BY)
+    parts = {room.name: [str(room.relative_to(ROOT))] for room in rooms}
+    parts["top"] = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("test_*.py"))]
+    for name, tests in parts.items():
+        environment = os.environ | {"COVERAGE_FILE": str(folder / f"{name}.cov"), "OMP_NUM_THREADS": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+        command = [sys.executable, __file__, str(folder / f"{name}.json"), *tests]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True)  # noqa: S603 - this Python, this file
+
+
+if __name__ == "__main__":
+    main()
