@@ -91,7 +91,7 @@ def test_moments_of_the_published_pixels() -> None:
 
 
 def test_classes_of_the_published_sets() -> None:
-    assert mnist.CLASSES == tuple("0123456789")
+    assert tuple("0123456789") == mnist.CLASSES
     assert cifar.CLASSES_100[90] == "train"
     assert len(set(cifar.CLASSES_100)) == 100
     assert list(cifar.CLASSES_100) == sorted(cifar.CLASSES_100)
