@@ -295,8 +295,8 @@ def test_modules_imported_by_name_and_by_file(site: Path, monkeypatch: pytest.Mo
     assert sys.path[-2:] == [str(site), str(site / "sub")]
     plugins.import_modules(["sub/filed.py"])
     assert sys.path.count(str(site / "sub")) == 1
-    with pytest.raises(ConfigError, match="--import sub/wrong.py: ValueError: no. Name a module"):
+    with pytest.raises(ConfigError, match=r"--import sub/wrong\.py: ValueError: no\. Name a module"):
         plugins.import_modules(["sub/wrong.py"])
-    with pytest.raises(ConfigError, match="^as it is$"):
+    with pytest.raises(ConfigError, match=r"^as it is$"):
         plugins.import_modules(["sub/refused.py"])
     assert plugins.IMPORTED == ["here_module", "filed"]

@@ -99,7 +99,7 @@ def test_a_record_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=words):
             read_record(tmp_path)
     path.unlink()
-    with pytest.raises(DataError, match="cannot read .*model.json"):
+    with pytest.raises(DataError, match=r"cannot read .*model\.json"):
         read_record(tmp_path)
     assert dtype_of({"dtype": "bfloat16"}) is torch.bfloat16
 
