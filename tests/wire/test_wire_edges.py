@@ -40,6 +40,10 @@ def test_a_message_that_is_too_large_is_not_written(monkeypatch: pytest.MonkeyPa
             encode(trees)
 
 
+def test_names_travel_as_they_are_written() -> None:
+    assert "größe/é".encode() in encode({"größe": {"é": torch.zeros(1)}})
+
+
 def test_trees_are_named_in_a_plain_list() -> None:
     def message(trees: str) -> bytes:
         head = json.dumps({"__metadata__": {"checksum": "00000000", "trees": trees}}, separators=(",", ":")).encode()
