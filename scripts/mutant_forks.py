@@ -108,6 +108,7 @@ def _run(arguments: Sequence[str], tree: Path, place: Path, watch: _Watch) -> No
         sys.path[:] = [str(tree / "src"), str(tree / "tests"), str(tree), *sys.path[1:]]
         os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
         sys.argv = ["pytest", *arguments]
+        sys.dont_write_bytecode = False  # pytest keeps the tests as it compiles them
         sys.modules["__main__"] = types.ModuleType("__main__")  # what a worker of a test would import again
         import pytest
 
