@@ -198,9 +198,9 @@ def _text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def changes(root: Path, folder: Path) -> Iterator[Change]:
-    """Every change of every file below a folder, in the order of the files."""
-    for path in sorted(folder.rglob("*.py")):
+def changes(root: Path, files: Iterable[Path]) -> Iterator[Change]:
+    """Every change of every file, in the order of the files."""
+    for path in sorted(files):
         text = path.read_text()
         finder = _Finder(str(path.relative_to(root)), text)
         finder.visit(ast.parse(text))

@@ -40,13 +40,13 @@ class Reach:
 
     def tests(self, file: str, text: str, line: int) -> list[str]:
         """Tests that run the statement of this line, the quickest first."""
-        first, last = _extent(ast.parse(text), line)
+        first, last = extent(ast.parse(text), line)
         lines = self._lines.get(file, {})
         found = set[str]().union(*(tests for number, tests in lines.items() if first <= number <= last))
         return sorted(found & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
 
 
-def _extent(module: ast.Module, line: int) -> tuple[int, int]:
+def extent(module: ast.Module, line: int) -> tuple[int, int]:
     """Lines whose running runs this one: its statement, or its function (a default), or all (outside of functions)."""
     first, last, inside = 1, 10**9, False
     body: list[ast.stmt] = module.body

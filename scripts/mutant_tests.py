@@ -60,7 +60,7 @@ def reaching(reach: Reach, file: str, text: str, line: int) -> list[Call]:
 def nearest(file: str) -> tuple[Call, ...]:
     """Tests by nearness."""
     path = Path(file)
-    folder = path.relative_to(SOURCE).parts[0]
+    folder = path.relative_to(SOURCE).parts[0]  # a file beside the folders is its own
     whole = folder == "algorithms" and path.parent.name != folder  # a method in a folder is one method
     own = path.parent.name if whole or path.stem == "__init__" else path.stem
     sources = sorted((ROOT / path.parent).glob("*.py")) if whole else [ROOT / path]

@@ -2,15 +2,16 @@
 
     python scripts/mutants.py                        the kept list, tests/mutants.toml
     python scripts/mutants.py --draw 6 --seed 3      six fresh ones per folder, drawn by the seed
-    python scripts/mutants.py --only aggregate       kept (or drawn) ones of files whose path holds this
+    python scripts/mutants.py --only aggregate/      kept (or drawn) ones of files whose path holds this
+    python scripts/mutants.py --reach FOLDER ...     ask first the tests that run a line (scripts/mutant_reach.py)
 
 Every worker has a copy of the tree; the working tree is never changed. A mutant is tried with the tests nearest to it,
-and the first that fails ends it. Kept ones name their tests. For drawn ones the tests are those named after the file,
-then those that speak of its module or of what it defines, then those of its folder, then the contracts. A test that
-takes too long counts as failed where it passes without the mutant, and with it takes too long again, alone and with
-more time; it is said to hang. A mutant that outlives `--limit` seconds counts as alive. Equivalent changes, and places
-where every change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not
-drawn.
+and the first that fails ends it. Kept ones name their tests. For drawn ones the tests are those known to run the
+changed line, then those named after the file, then those that speak of its module or of what it defines, then those of
+its folder, then the contracts. A test that takes too long counts as failed where it passes without the mutant, and
+takes a tenth of that, or with it takes too long again, alone and with more time; it is said to hang. A mutant that
+outlives `--limit` seconds counts as alive. Equivalent changes, and places where every change is one (the size of a
+block) or needs a GPU, are listed in the same file with the reason, and not drawn.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "mutants.toml"
+TOP = "top"  # files beside the folders
 FOLDERS = ("algorithms", "parts", "aggregate", "core", "engine", "data", "measures", "executors", "wire", "settings")
+FOLDERS += ("problems", "models", "deploy", "study", TOP)
 OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
 TOO_LONG = 20  # seconds of a test
 OPTIONS += ("-o", f"timeout={TOO_LONG}", "--hypothesis-profile=mutants")
@@ -65,7 +68,8 @@ class Mutant:
     @property
     def folder(self) -> str:
         """The room it lives in."""
-        return Path(self.file).relative_to(SOURCE).parts[0]
+        first, *rest = Path(self.file).relative_to(SOURCE).parts
+        return first if rest else TOP
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ def drawn(listed: dict[str, Any], options: argparse.Namespace, reach: Reach | No
     made = list[Change]()
     for folder in FOLDERS:
         found = []
-        for change in changes(ROOT, ROOT / SOURCE / folder):
+        files = (ROOT / SOURCE).glob("*.py") if folder == TOP else (ROOT / SOURCE / folder).rglob("*.py")
+        for change in changes(ROOT, files):
             place = f"{change.file}:{change.where}"
             known = (change.file, *change.lines((ROOT / change.file).read_text())) in same
             if not known and not place.startswith(passed_over) and options.only in change.file:
