@@ -29,14 +29,19 @@ class Reach:
 
         self.seconds: dict[str, float] = {}  # of the tests that passed
         self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        beside: dict[str, set[str]] = defaultdict(set)  # by file
         for noted in sorted(folder.glob("*.json")):
             self.seconds |= json.loads(noted.read_text())
+            for test in self.seconds:
+                beside[test.partition("::")[0]].add(test)
             data = CoverageData(str(noted.with_suffix(".cov")))
             data.read()
             for path in data.measured_files():
                 file = path[path.index("src/accord") :]
                 for line, contexts in data.contexts_by_lineno(path).items():
-                    self._lines[file][line] |= {c.rpartition("|")[0] for c in contexts if c}
+                    for test, _, phase in (context.rpartition("|") for context in contexts if context):
+                        # what a fixture ran may be looked at by all tests that follow
+                        self._lines[file][line] |= beside[test.partition("::")[0]] if phase == "setup" else {test}
 
     def tests(self, file: str, text: str, line: int) -> list[str]:
         """Tests that run the statement of this line, the quickest first."""
