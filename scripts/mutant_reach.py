@@ -4,13 +4,17 @@
 
 `scripts/mutants.py --reach FOLDER` then asks exactly those tests. What runs in another process (workers, commands) is
 not seen, and what runs on import counts for every test of the file; the nearest tests are asked after the others.
+Sources and tests are kept beside it: lines that have only moved since are still known, and so is what is new.
 """
 
 from __future__ import annotations
 
 import ast
+import difflib
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -27,6 +31,7 @@ class Reach:
     def __init__(self, folder: Path) -> None:
         from coverage import CoverageData
 
+        self.folder = folder
         self.seconds: dict[str, float] = {}  # of the tests that passed
         self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         beside: dict[str, set[str]] = defaultdict(set)  # by file
@@ -43,12 +48,26 @@ class Reach:
                         # what a fixture ran may be looked at by all tests that follow
                         self._lines[file][line] |= beside[test.partition("::")[0]] if phase == "setup" else {test}
 
+    def knows(self, place: str) -> bool:
+        """Whether a file is as it was."""
+        before, now = self.folder / place, ROOT / place
+        return before.is_file() and before.read_bytes() == now.read_bytes()
+
     def tests(self, file: str, text: str, line: int) -> list[str]:
         """Tests that run the statement of this line, the quickest first."""
         first, last = extent(ast.parse(text), line)
-        lines = self._lines.get(file, {})
-        found = set[str]().union(*(tests for number, tests in lines.items() if first <= number <= last))
+        before = self.folder / file
+        moved = _moves(before.read_text(), text) if before.exists() else {}
+        lines = ((moved.get(number, 0), tests) for number, tests in self._lines.get(file, {}).items())
+        found = set[str]().union(*(tests for number, tests in lines if first <= number <= last))
         return sorted(found & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+
+
+@functools.lru_cache(maxsize=4)
+def _moves(before: str, after: str) -> dict[int, int]:
+    """Where the lines are now that were there before, counted from 1."""
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    return {a + i + 1: b + i + 1 for a, b, size in matcher.get_matching_blocks() for i in range(size)}
 
 
 def extent(module: ast.Module, line: int) -> tuple[int, int]:
@@ -108,7 +127,8 @@ def main() -> None:
     if len(sys.argv) > 2:
         note(folder, sys.argv[2:])
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    for part in ("src", "tests"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     rooms = sorted(p for p in (ROOT / "tests").iterdir() if p.is_dir() and p.name not in PASSED_BY)
     parts = {room.name: [str(room.relative_to(ROOT))] for room in rooms}
     parts["top"] = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("test_*.py"))]

@@ -43,7 +43,7 @@ class Call:
 
 
 def reaching(reach: Reach, file: str, text: str, line: int) -> list[Call]:
-    """Tests that run a line: few at first, then the others, those of near files first, the quickest first."""
+    """Tests that run a line: few at first, then files not yet known, then the others; near and quick ones first."""
     near = {place: number // 5 for number, place in enumerate(nearest(file)[0].arguments)}
     tests = reach.tests(file, text, line)
     tests.sort(key=lambda test: near.get(test.partition("::")[0], len(near)))
@@ -53,7 +53,9 @@ def reaching(reach: Reach, file: str, text: str, line: int) -> list[Call]:
         if spent < LONG:
             calls[spent > SHORT].append(test)
         spent += reach.seconds[test] + 0.02
-    return [Call(tuple(sorted({t.partition("::")[0] for t in call})), tuple(call)) for call in calls if call]
+    first, others = (Call(tuple(sorted({t.partition("::")[0] for t in call})), tuple(call)) for call in calls)
+    new = Call(tuple(place for place in near if (ROOT / place).is_file() and not reach.knows(place)))
+    return [call for call in (first, new, others) if call.arguments]
 
 
 @lru_cache
