@@ -12,18 +12,22 @@ import pytest
 import torch
 
 from accord.config import load_config
+from accord.core.keys import Key
 from accord.core.plan import Plan
 from accord.core.types import Facts
 from accord.data.federated import Dataset, Pool
 from accord.engine import personal
 from accord.engine.earlier import in_words
+from accord.engine.exchange import EmptyRound, Policy, _shortened, collect
+from accord.engine.federation import Federation
+from accord.engine.identity import _difference, _near
 from accord.engine.personal import OwnModels
 from accord.engine.planned import Shortage, _alone, _idle
 from accord.engine.problem import as_asked, check_asked, check_labels, facts_of, problem_of
 from accord.engine.settled import handed_over, settled
 from accord.engine.sites import read_sites, write_sites
 from accord.engine.traffic import Parcel, _Counting
-from accord.errors import ConfigError, DataError
+from accord.errors import ConfigError, DataError, RunError
 from accord.measures.sites import Sites
 
 
@@ -200,3 +204,91 @@ def test_rounds_in_words() -> None:
     assert in_words([2, 3, 4, 7]) == "rounds 2 to 4, 7"
     assert in_words([1, 3]) == "rounds 1, 3"
     assert in_words([1, 2]) == "rounds 1 to 2"
+
+
+def test_how_a_difference_is_told() -> None:
+    assert _difference("data", "classes", ["a", "b"], ["a", "c"]) == "data classes: ['b'] became ['c']"
+    assert _difference("data", "classes", ["a"], ["a", "c", "d", "e"]) == "data classes: nothing became ['c', 'd']"
+    assert _difference("data", "classes", ["a", "b", "c"], []) == "data classes: ['a', 'b'] became nothing"
+    assert _difference("data", "classes", None, ["a"]) == "data classes was None, is ['a']"
+    assert _difference("data", "classes", ["a"], 3) == "data classes was ['a'], is 3"
+    assert _difference("data", "train_values", "0" * 64, "1" * 64) == "data train values differ"
+    assert _difference("data", "name", "x", "1" * 63) == f"data name was 'x', is '{'1' * 63}'"
+
+
+def test_answers_that_are_near() -> None:
+    assert _near([1.0, None, 0], [1.005, None, 0.009])
+    for was in ([1.0, None], [1.0, 0.0, 0.0], ["1", None, 0.0], [1.02, None, 0.0], [1.0, None, None], None, "abc"):
+        assert not _near(was, [1.0, None, 0.0])
+    assert _near([100.0], [101.0])
+    assert not _near([100.0], [102.0])
+
+
+def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
+    clients = SimpleNamespace(minimum=5, tolerate=0.25, drop_rate=0.5)
+    federation: Any = SimpleNamespace(
+        config=SimpleNamespace(clients=clients),
+        key=Key(1),
+        algorithm=SimpleNamespace(schedule=SimpleNamespace(at=lambda round: 0.1 * round)),
+        train_data=SimpleNamespace(name_of=str),
+    )
+    store: Any = object()
+    real = Federation.exchange(federation, store, store, 3)
+    assert (real.policy, real.drop_rate, real.keep_memory) == (Policy(5, 0.25), 0.5, True)
+    assert (real.round, real.lr) == (3, pytest.approx(0.3))
+    played = Federation.exchange(federation, store, store, 3, rehearsal=True)
+    assert (played.policy, played.drop_rate, played.keep_memory) == (Policy(1, 0.25), 0.0, False)
+
+
+def test_a_model_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accord.engine import model_folder
+
+    own: Any = SimpleNamespace(found={}, why_not="")
+    federation: Any = SimpleNamespace(data=SimpleNamespace(name_of=str))
+    for name in ("_trained_network", "Subject"):
+        monkeypatch.setattr(model_folder, name, lambda *_: None)
+    monkeypatch.setattr(model_folder, "_record", lambda subject: {"kept": 1})
+    monkeypatch.setattr(model_folder, "_files", lambda *_: iter([("values", b"new")]))
+    monkeypatch.setattr(model_folder, "card", lambda *_: "a card")
+
+    def write() -> None:
+        model_folder.write_model(tmp_path, federation, None, own, {}, None)
+
+    left = tmp_path / model_folder.TEMPORARY
+    left.mkdir()
+    (left / "old").write_text("of a process that was killed")
+    write()
+    final = tmp_path / "model"
+    assert sorted(path.name for path in final.iterdir()) == ["README.md", "model.json", "values"]
+    (final / "stale").write_text("of an earlier end")
+    write()
+    assert not (final / "stale").exists()
+
+    def full(*_: Any) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(model_folder, "card", full)
+    with pytest.raises(RunError, match=r"cannot write the model .*: No space left on device"):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (final / "values").read_bytes() == b"new", "what was there stays"
+
+
+def test_who_is_missing_and_what_may_be() -> None:
+    def answer(client: int, error: str = "") -> Any:
+        return SimpleNamespace(client=client, error=error, fatal=False, result=None if error else object())
+
+    good, missing = collect(
+        "train", 0, [3, 1, 2, 0], [answer(3), answer(1, "no"), answer(0)], Policy(2, 0.25), {2: "away"}
+    )
+    assert [one.client for one in good] == [0, 3]
+    assert list(missing.items()) == [(2, "away"), (1, "no")]
+    with pytest.raises(RunError, match=r"round 1: 2 of 4 clients failed in task 'train', and at most 25 % may"):
+        collect("train", 0, [0, 1, 2, 3], [answer(0, "a"), answer(1, "b"), answer(2), answer(3)], Policy(2, 0.25), {})
+    with pytest.raises(EmptyRound, match="1 of 4 clients answered task 'train', at least 2 are needed"):
+        collect("train", 0, [0, 1, 2, 3], [answer(0)], Policy(2), {1: "x", 2: "x", 3: "x"})
+    assert len(collect("train", 0, [0], [answer(0)], Policy(2), {})[0]) == 1, "no more than were asked"
+    with pytest.raises(EmptyRound, match="0 of 1 clients answered task 'train', at least 1 are needed"):
+        collect("train", 0, [0], [], Policy(0), {0: "x"})
+    assert _shortened("x" * 4000) == "x" * 4000
+    assert _shortened("x" * 4001) == "x" * 4000 + "\n..."
