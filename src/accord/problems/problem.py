@@ -59,6 +59,10 @@ class Problem(ABC):
     def score(self, outputs: Tensor, y: Tensor) -> Tensor:
         """[B] how right, or how wrong, every answer is; `reading` of their mean is the headline."""
 
+    def worth(self, headline: float) -> float:
+        """The headline as a number of which more is better: an error is turned round, and twice so it is itself."""
+        return headline if self.higher_is_better else -headline
+
     def balanced(self, y: Tensor, outputs: int) -> tuple[float, ...]:
         """Weights under which rare labels count as much as frequent ones."""
         raise ConfigError(self._unweighted())
