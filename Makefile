@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit test-slow test-hostile test-gpu mutants fingerprints tables results format bench bench-peers bench-scale clean
+.PHONY: help demo test lint types unit test-slow test-federation test-hostile test-gpu mutants fingerprints tables results format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -32,10 +32,13 @@ types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(READY)  ## pytest with coverage
-	$(BIN)/python -m pytest -n auto -m "not slow and not gpu and not hostile" --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto -m "not slow and not gpu and not hostile and not federation" --cov --cov-report=term:skip-covered
 
 test-slow: $(READY)  ## the tests that take minutes
-	$(BIN)/python -m pytest -m "slow and not gpu and not hostile"
+	$(BIN)/python -m pytest -m "slow and not gpu and not hostile and not federation"
+
+test-federation: $(READY)  ## real processes on several nodes: every method, kills included (minutes)
+	$(BIN)/python -m pytest -m federation
 
 KILLS ?= 100
 CASES ?= 20000

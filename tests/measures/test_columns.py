@@ -57,6 +57,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
         "personal_std": ("personal std %", ("personal_accuracy", "std"), percent, "lower", False),
     },
     "unseen": {},
+    "calibration": {},
     "confusion": {},
     "validation": {"validation_accuracy": ("validation %", ("validation_accuracy",), percent, "higher", False)},
 }
@@ -102,7 +103,8 @@ HABITS: dict[str, tuple[Any, ...]] = {
     "clients": (True, False, False, set()),
     "drift": (False, False, False, set()),
     "local_on_global": (False, False, False, set()),
-    "confusion": (False, False, False, {"logits"}),
+    "calibration": (True, False, False, {"logits"}),
+    "confusion": ("auto", False, False, {"logits"}),
     "macro_f1": (False, False, False, {"logits"}),
     "map": (False, False, False, {"features"}),
     "personal": ("auto", True, True, set()),

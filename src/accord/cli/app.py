@@ -14,6 +14,7 @@ from accord.cli import (
     comparing,
     describing,
     doctor,
+    looking,
     profiling,
     reproducing,
     running,
@@ -45,6 +46,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "profile": takes_own_data(profiling.profile),
     "settings": settings.settings,
     "table": tabulating.table,
+    "report": looking.report,
+    "watch": looking.watch,
     "doctor": doctor.doctor,
 }
 for name, command in COMMANDS.items():

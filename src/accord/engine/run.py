@@ -28,7 +28,7 @@ from accord.engine.loop import Loop
 from accord.engine.missing import account, named
 from accord.engine.model_folder import read_model, write_model
 from accord.engine.personal import OwnModels
-from accord.engine.sites import read_sites, write_sites
+from accord.engine.sites import read_sites, write_division, write_sites
 from accord.engine.store import ClientStore
 from accord.errors import DataError, DivergedError
 from accord.executors.gpu.precision import numerics
@@ -227,6 +227,7 @@ def _rounds(
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(final)
         sites = evaluator.sites(final)
         write_sites(logs.folder, sites)
+        write_division(logs.folder, federation.data)
         own.complete(rehearsal, federation.algorithm.message(state))
         missing = [*logs.read("metrics"), {"missing": named(rehearsal.missing)}]
         summary |= account(missing, federation.train_data.name_of)
