@@ -28,6 +28,7 @@ WHERE = {
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
     "attack": ("accord.attacks", "ATTACKS"),
+    "protection": ("accord.filters", "PROTECTIONS"),
     "executor": ("accord.executors", "EXECUTORS"),
 }
 
