@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from accord.core.tensors import Trees
-from accord.core.types import Began, Exchange, Replies, Streaming
+from accord.core.types import Began, Exchange, Own, Replies, Streaming
 
 
 def streaming(exchange: Exchange) -> Streaming:
@@ -40,7 +40,7 @@ class InOrder:
         task: str,
         clients: Sequence[int],
         shared: Trees,
-        private: Mapping[int, Trees] | None = None,
+        private: Own = None,
         *,
         version: int = 0,
         slots: int = 0,

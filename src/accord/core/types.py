@@ -16,6 +16,7 @@ from accord.core.keys import Key
 from accord.core.tensors import Tree, Trees, ordered
 
 State = Trees  # all the server remembers; counters and histories are tensors too
+Own = Mapping[int, Trees] | None  # what single clients are sent beside what all are
 Carry = dict[str, Any]  # what a task keeps between its own steps; never leaves the client
 
 
@@ -192,7 +193,7 @@ class Streaming(Protocol):
         task: str,
         clients: Sequence[int],
         shared: Trees,
-        private: Mapping[int, Trees] | None = None,
+        private: Own = None,
         *,
         version: int = 0,
         slots: int = 0,

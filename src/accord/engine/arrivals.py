@@ -14,7 +14,7 @@ import torch
 
 from accord.client import Answer
 from accord.core.tensors import Trees, num_bytes
-from accord.core.types import Began, Replies
+from accord.core.types import Began, Own, Replies
 from accord.engine.exchange import DROPPED_OUT, EmptyRound, LocalExchange, collect
 from accord.pace.clock import Flight, Message, too_late
 
@@ -42,7 +42,7 @@ class StreamingExchange(LocalExchange):
         task: str,
         clients: Sequence[int],
         shared: Trees,
-        private: Mapping[int, Trees] | None = None,
+        private: Own = None,
         *,
         version: int = 0,
         slots: int = 0,
