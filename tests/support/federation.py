@@ -22,6 +22,7 @@ from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
 from accord.core.optim import SGD, Optimizer, Schedule
 from accord.core.plan import Plan
+from accord.core.tensors import Trees
 from accord.core.types import Replies, State, World
 from accord.data.federated import Environment, FederatedData, Groups, Pool, unchanged
 from accord.engine.arrivals import StreamingExchange
@@ -228,6 +229,21 @@ def equal_trees(a: Any, b: Any) -> bool:
     """Bitwise equality of two Trees."""
     return a.keys() == b.keys() and all(
         a[t].keys() == b[t].keys() and all(torch.equal(a[t][n], b[t][n]) for n in a[t]) for t in a
+    )
+
+
+def memories(run: TinyRun) -> dict[int, Trees]:
+    """What its clients remember."""
+    return {client: run.store.get(client) or {} for client in run.store.clients()}
+
+
+def same(a: TinyRun, b: TinyRun) -> bool:
+    """Bitwise equality of the server's state and of every client's memory."""
+    mine, theirs = memories(a), memories(b)
+    return (
+        equal_trees(a.state, b.state)
+        and mine.keys() == theirs.keys()
+        and all(equal_trees(mine[k], theirs[k]) for k in mine)
     )
 
 
