@@ -36,14 +36,7 @@ class InOrder:
         self._named: set[int] = set()
 
     def begin(
-        self,
-        task: str,
-        clients: Sequence[int],
-        shared: Trees,
-        private: Own = None,
-        *,
-        version: int = 0,
-        slots: int = 0,
+        self, task: str, clients: Sequence[int], shared: Trees, private: Own = None, *, version: int = 0, slots: int = 0
     ) -> None:
         """Nobody is at work, so there is a place for everybody."""
         alone, began = private or {}, Began(version, shared)

@@ -193,14 +193,7 @@ class Streaming(Protocol):
     """
 
     def begin(
-        self,
-        task: str,
-        clients: Sequence[int],
-        shared: Trees,
-        private: Own = None,
-        *,
-        version: int = 0,
-        slots: int = 0,
+        self, task: str, clients: Sequence[int], shared: Trees, private: Own = None, *, version: int = 0, slots: int = 0
     ) -> None:
         """Have clients begin in this order, while fewer than `slots` are at work (0: all of them, at once).
 

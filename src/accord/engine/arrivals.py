@@ -39,14 +39,7 @@ class StreamingExchange(LocalExchange):
         self._since = self.clock.now
 
     def begin(
-        self,
-        task: str,
-        clients: Sequence[int],
-        shared: Trees,
-        private: Own = None,
-        *,
-        version: int = 0,
-        slots: int = 0,
+        self, task: str, clients: Sequence[int], shared: Trees, private: Own = None, *, version: int = 0, slots: int = 0
     ) -> None:
         """Those for whom there is a place begin now, the others as soon as there is one."""
         if self.filters.central:
