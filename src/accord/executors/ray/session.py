@@ -146,6 +146,7 @@ def _enter(actors: int, store: int) -> None:
         if not address:
             # Ray's processes find what this one does, such as modules beside a script that is run as a test.
             os.environ["PYTHONPATH"] = os.pathsep.join(place for place in sys.path if place and not _standard(place))
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would leave the cores to everybody else
         try:
             ray.init(address=address or "local", **common)
         except Exception as error:
