@@ -25,6 +25,7 @@ from support.methods import tiny
 
 # Settings under which a rule is not the plain mean by chance, with so few and so small clients.
 BITING: dict[str, dict[str, Any]] = {"trimmed_mean": {"trim": 0.3}, "norm_clip": {"limit": 0.01}}
+BITING["fedbuff"] = {"buffer": 4}  # all of them: the mean is that of everybody who was asked
 CASES = [
     pytest.param(name, settings, id=f"{name}-{number}" if number else name)
     for name in ALGORITHMS

@@ -22,7 +22,7 @@ sampler names are the first to begin, in an order drawn by chance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 
@@ -39,6 +39,7 @@ TREE = "buffered"  # of the state: how often the server has moved, and what the 
 class Stale:
     """w_t + eta / K sum_k s(tau_k) (w_k - w_{v_k}): every change from the model it began from."""
 
+    needs_each: ClassVar[str] = ""  # how old an answer is, is known without looking into it
     server_lr: float
     exponent: float
 
@@ -73,6 +74,7 @@ def _numbers(updates: int, late: float, left_out: int) -> fl.Tree:
 class Buffered(fl.Method):
     """A round is one buffer."""
 
+    needs_each: ClassVar[str] = ""
     concurrency: int = 0
     buffer: int = 0
     max_staleness: int = 0

@@ -134,6 +134,7 @@ def _beside(traffic: Traffic) -> str:
     """What the table does not say."""
     numbers = [f"{', '.join(names)} ({task})" for task, names in traffic.numbers.items() if names]
     said = f"Beside these, numbers: {'; '.join(numbers)}.\n" if numbers else ""
+    said += "".join(f"In force: {words}.\n" for words in traffic.filters)
     if traffic.needs_each:
         return f"{said}No secure aggregation: the server {', and '.join(traffic.needs_each)}."
     return f"{said}Secure aggregation would do: weighted sums of the answers are all the server needs."

@@ -11,8 +11,21 @@ from typer.core import TyperCommand
 from accord.cli.bars import Bars
 from accord.cli.guard import Stopped, complain
 from accord.cli.lists import numbers, variants
-from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
-from accord.cli.running import say_left_out
+from accord.cli.options import (
+    ConfigFile,
+    DataDir,
+    ExecutorName,
+    Log,
+    Name,
+    Out,
+    Page,
+    Quiet,
+    Rounds,
+    Sets,
+    changes,
+    logs,
+)
+from accord.cli.running import say_left_out, write_page
 from accord.cli.width import wide_console, width, wrapped
 from accord.errors import RunError
 from accord.observe import Observer, RichProgress, headline
@@ -79,6 +92,7 @@ def compare(
     data_dir: DataDir = None,
     log: Log = None,
     quiet: Quiet = False,
+    page: Page = True,
 ) -> None:
     """Run algorithms over seeds and tabulate mean and deviation; run it again to go on after a stop."""
     from accord.study.comparison import compare as carry_out
@@ -115,6 +129,8 @@ def compare(
     picture = result.folder / "curves.png"
     if picture.is_file() and not quiet:
         typer.echo(f"picture: {picture}")
+    if page and result.summaries:
+        write_page([result.folder], result.folder / "report.html", quiet)
     typer.echo(str(result.folder))
     if result.failed:
         total = len(result.failed) + len(result.summaries)

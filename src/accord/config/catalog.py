@@ -27,6 +27,8 @@ WHERE = {
     "presence": ("accord.pace", "PRESENCES"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
+    "attack": ("accord.attacks", "ATTACKS"),
+    "protection": ("accord.filters", "PROTECTIONS"),
     "executor": ("accord.executors", "EXECUTORS"),
 }
 

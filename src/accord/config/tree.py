@@ -174,6 +174,38 @@ class PaceConfig:
 
 
 @dataclass(frozen=True)
+class AttackConfig(Chosen):
+    """Hostile clients, in a simulation."""
+
+    kind: ClassVar[str] = "attack"
+    name: Annotated[str, "what hostile clients do; `accord list attacks`"] = "none"
+    share: Annotated[float, Range(above=0, high=1), "share of the clients that are hostile, drawn from the seed"] = 0.2
+    clients: Annotated[tuple[int, ...], NOT_NEGATIVE, "which ones, by number; empty: a share"] = ()
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PrivacyConfig(Chosen):
+    """What differential privacy promises, and to whom."""
+
+    kind: ClassVar[str] = "protection"
+    name: Annotated[
+        str, "who is protected: a client from whoever sees the models, or from the server too, or a sample; by noise"
+    ] = "none"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompressConfig:
+    """How clients' answers are made small."""
+
+    keep: Annotated[
+        float, Range(above=0, high=1), "share of a model's values that travels up, those that changed most; 1: all"
+    ] = 1.0
+    bits: Annotated[Literal[8, 32], "bits of a value that travels up; 8: multiples of a step, rounded by chance"] = 32
+
+
+@dataclass(frozen=True)
 class EvaluateConfig(Gathered):
     """What is measured, and how often: beside these, a key for every measure that can be switched."""
 
@@ -206,6 +238,22 @@ class LogConfig:
     tensorboard: Annotated[bool, "write TensorBoard files into the run's folder"] = False
     mlflow: Annotated[bool, "report to MLflow"] = False
     wandb: Annotated[bool, "report to Weights & Biases"] = False
+
+
+@dataclass(frozen=True)
+class FederationConfig:
+    """Real nodes on a network: who is waited for, and how long. A simulation reads none of it."""
+
+    sites: Annotated[tuple[str, ...], "the sites' names, also of those that come later; none: whoever answers"] = ()
+    nodes: Annotated[int, NOT_NEGATIVE, "sites to wait for before the start; 0: as many as are named, else one"] = 0
+    gather: Annotated[float, NOT_NEGATIVE, "seconds to wait for them; then those that came begin"] = 60.0
+    deadline: Annotated[
+        float, POSITIVE, "seconds after which an exchange goes on without the others, if clients.minimum have answered"
+    ] = 600.0
+    patience: Annotated[
+        float, AtLeast(-1), "seconds to wait for the others once clients.minimum have answered; -1: until the deadline"
+    ] = -1.0
+    largest_message_mb: Annotated[int, AtLeast(1), "a larger answer is dropped"] = 1024
 
 
 @dataclass(frozen=True)
@@ -245,10 +293,14 @@ class RunConfig:
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     clients: ClientsConfig = field(default_factory=ClientsConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
+    compress: CompressConfig = field(default_factory=CompressConfig)
     pace: PaceConfig = field(default_factory=PaceConfig)
+    attack: AttackConfig = field(default_factory=AttackConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    federation: FederationConfig = field(default_factory=FederationConfig)
     problems: InitVar[Problems | None] = None  # of the reader, which has looked at every value by itself
 
     def __post_init__(self, problems: Problems | None) -> None:

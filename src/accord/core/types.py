@@ -144,6 +144,10 @@ class Replies:
         weights = self.weights(weight) if isinstance(weight, str) else weight
         return weighted_sum(self.each(tree), weights)
 
+    def measured(self, name: str) -> bool:
+        """Whether the clients sent such a metric (under privacy they keep their losses to themselves)."""
+        return bool(self.results) and name in self.results[0].metrics
+
     def metric(self, name: str) -> Tensor:
         """[k] one metric of every client, float64."""
         return torch.stack([result.metrics[name].double().cpu() for result in self.results])

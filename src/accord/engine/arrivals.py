@@ -16,6 +16,7 @@ from accord.client import Answer
 from accord.core.tensors import Trees, num_bytes
 from accord.core.types import Began, Replies
 from accord.engine.exchange import DROPPED_OUT, EmptyRound, LocalExchange, collect
+from accord.errors import RunError
 from accord.pace.clock import Flight, Message, too_late
 
 
@@ -48,6 +49,8 @@ class StreamingExchange(LocalExchange):
         slots: int = 0,
     ) -> None:
         """Those for whom there is a place begin now, the others as soon as there is one."""
+        if self.filters.central:
+            raise RunError("central privacy needs the answers of a round together: use privacy.name = 'local'")
         name = f"{self.round}-{self._begun}"
         self._begun += 1
         message = Message(task, self.round, self.lr, version, shared, private or {})

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
 
-from accord.client import Answer, Executor, Request, Work
+from accord.client import Answer, Draws, Executor, Request, Work
 from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
 from accord.core.types import Exchange, Replies, Result
 from accord.engine.store import ClientStore
 from accord.errors import DivergedError, RunError
+from accord.filters import NO_FILTERS, Filters
 from accord.pace import Clock
 
 DROPPED_OUT = "dropped out (simulated)"
@@ -116,13 +117,15 @@ class LocalExchange:
         drop_rate: float = 0.0,
         keep_memory: bool = True,
         name_of: Callable[[int], str] = str,
+        filters: Filters = NO_FILTERS,
         clock: Clock | None = None,
         cohort: tuple[int, int] = (0, 0),
     ) -> None:
         self.executor, self.store, self.key = executor, store, key
         self.round, self.lr = round, lr
         self.policy, self.drop_rate, self.keep_memory = policy or Policy(), drop_rate, keep_memory
-        self.name_of = name_of
+        self.name_of, self.filters = name_of, filters
+        self.carried: dict[int, Trees] = {}  # the clients' last answers, as they would lie on the wire
         self.clock = clock or Clock(key)
         self.cohort = cohort  # how many make a round, and how many are asked so that enough come early
         self.bytes_down = self.bytes_up = 0
@@ -155,7 +158,8 @@ class LocalExchange:
         results = [self._taken(answer) for answer in good]
         self._exchanges += 1
         ids = tuple(answer.client for answer in good)
-        return Replies(ids, tuple(results), torch.tensor(self.store.sizes[list(ids)]), missing)
+        replies = Replies(ids, tuple(results), torch.tensor(self.store.sizes[list(ids)]), missing)
+        return self.filters.together(task, shared, replies, self.key, self.round)
 
     def _taken(self, answer: Answer) -> Result:
         """The server has it: bytes are counted, and what the client keeps is kept."""
@@ -177,11 +181,23 @@ class LocalExchange:
         """What clients answer, in any order; `begun`: the round in which their work began, and its learning rate."""
         works = [Work(client, private.get(client, {}), self.store.get(client)) for client in clients]
         round, lr = begun or (self.round, self.lr)
-        return self.executor.run(Request(task, round, lr, shared, works)) if works else []
+        request, of = Request(task, round, lr, shared, works), {work.client: work for work in works}
+        answers = self.executor.run(request) if works else []
+        return [self._filtered(request, of[answer.client], answer) for answer in answers]
+
+    def _filtered(self, request: Request, work: Work, answer: Answer) -> Answer:
+        """The answer after its way over the wire."""
+        if answer.result is None:
+            return answer
+        draws = Draws(self.key.client(work.client), request.task, request.round)
+        left = self.filters.outgoing(request.task, request, work, answer.result, draws)
+        self.carried[work.client] = left.reply
+        arrived = self.filters.incoming(request.task, request.shared, left.reply)
+        return replace(answer, result=left._replace(reply=arrived))
 
     def _weight(self, answer: Answer) -> int:
         """Bytes a client sends."""
-        return num_bytes(answer.result.reply) if answer.result is not None else 0
+        return num_bytes(self.carried[answer.client]) if answer.result is not None else 0
 
     def _in_time(
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees]

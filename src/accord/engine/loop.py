@@ -100,7 +100,7 @@ def _record(round: int, replies: Replies, exchange: RoundExchange) -> Record:
     seen = replies.metric("seen").sum() if len(replies) else 0
     record: Record = {
         "round": round + 1,
-        "loss": float(replies.metric("loss").sum() / seen) if seen > 0 else None,
+        "loss": float(replies.metric("loss").sum() / seen) if seen > 0 and replies.measured("loss") else None,
         "cohort": list(replies.ids),
         "bytes_up": exchange.bytes_up,
         "bytes_down": exchange.bytes_down,

@@ -14,6 +14,7 @@ from accord.core.sums import reasons_for_each
 from accord.core.tensors import Trees, num_bytes
 from accord.core.types import Exchange, Replies, Result
 from accord.engine.federation import Federation
+from accord.filters.changes import about
 
 START, FIRST, LAST, JUDGED = "start", "first", "last", "judged"  # when an exchange was seen
 
@@ -40,6 +41,7 @@ class Traffic(list[Parcel]):
     clients: int
     numbers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     needs_each: list[str] = field(default_factory=list)  # why sums of the answers are not enough for the server
+    filters: list[str] = field(default_factory=list)  # between the clients and the server, in words
 
 
 class _Counting:
@@ -54,7 +56,8 @@ class _Counting:
         replies = self.inner(task, clients, shared, private)
         received = {**shared, **(private or {}).get(replies.ids[0], {})}
         self.notes.down(self.phase, task, received)
-        self.notes.up(self.phase, task, received, replies.results[0])
+        carried = getattr(self.inner, "carried", {}).get(replies.ids[0])  # as it lay on the wire
+        self.notes.up(self.phase, task, received, replies.results[0], carried)
         return replies
 
 
@@ -74,8 +77,9 @@ class _Notes:
             if any(_holds(value, answer) for value in values for answer in self._answered):
                 self.passed_on.add(key)
 
-    def up(self, phase: str, task: str, received: Trees, result: Result) -> None:
-        for _, _, tree in self._note(phase, task, "up", result.reply):
+    def up(self, phase: str, task: str, received: Trees, result: Result, carried: Trees | None) -> None:
+        self._note(phase, task, "up", result.reply if carried is None else carried)
+        for tree in result.reply:
             known = [tensor for named in received.values() for tensor in named.values()]
             new = (t for t in result.reply[tree].values() if t.numel() > 1 and not _among(t, known))
             self._answered.extend(new)
@@ -98,7 +102,7 @@ class _Notes:
                 yield Parcel(when, *key, self.bytes[key], passed_on=key in self.passed_on)
             else:
                 known = says[task]
-                yield Parcel(when, *key, self.bytes[key], kind_of(known, tree), declared=tree in known)
+                yield Parcel(when, *key, self.bytes[key], kind_of(known, about(tree)), declared=about(tree) in known)
 
 
 def measure_traffic(config: RunConfig) -> Traffic:
@@ -120,6 +124,7 @@ def measure_traffic(config: RunConfig) -> Traffic:
             judging = _Counting(federation.exchange(executor, store, last), JUDGED, notes)
             judging("evaluate", federation.facts.members[:1], algorithm.judged(state))
     traffic = Traffic(federation.data.name, len(federation.data), notes.numbers, reasons_for_each(algorithm))
+    traffic.filters += federation.filters.words()
     if not algorithm.pools_data:
         traffic.extend(notes.parcels(disclosures(algorithm), config.rounds))
     return traffic
