@@ -30,6 +30,10 @@ from accord.executors.ray.crew import Crew
 
 ADDRESS = "RAY_ADDRESS"
 LEAST_STORE = 256 << 20  # bytes of the object store of a Ray of our own
+OURS = {  # settings of a Ray of our own
+    "RAY_worker_niceness": "0",  # 15 would leave the cores to everybody else
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # after a kill its agents look so long, not 60 s, for what is gone
+}
 LONGEST_FOLDER = 40  # characters: sockets lie below it, and their paths may not exceed 107
 
 
@@ -146,7 +150,8 @@ def _enter(actors: int, store: int) -> None:
         if not address:
             # Ray's processes find what this one does, such as modules beside a script that is run as a test.
             os.environ["PYTHONPATH"] = os.pathsep.join(place for place in sys.path if place and not _standard(place))
-            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would leave the cores to everybody else
+            for name, value in OURS.items():
+                os.environ.setdefault(name, value)
         try:
             ray.init(address=address or "local", **common)
         except Exception as error:
