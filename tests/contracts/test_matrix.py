@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from accord.client import Answer, Request, Work
-from accord.core.methods import ALGORITHMS
 from accord.core.plan import Plan
 from accord.core.tensors import Trees, clone
 from accord.engine.checkpoint import Checkpoints, Snapshot
@@ -18,36 +17,10 @@ from accord.executors.gpu.batched import Batched
 from accord.executors.processes import Processes
 from accord.executors.sequential import Sequential, answer
 from accord.wire.codec import decode, encode
-from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data, tiny_model
+from support.cases import CASES, COHORTS, start
+from support.federation import Everyone, Given, equal_trees, memories, same, tiny_data
 from support.personal import norm_model
 
-# Methods that want something else than a small perceptron, and settings that open a method's other paths.
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {"fedfusion": ("mcmahan_cnn", {}), "fedbn": ("fedbr_cnn", {})}
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "apple": [{"decay": "cosine", "horizon": 1.0}],
-    "fedbr": [
-        {"mixed": 1, "every_round": False, "size": 5},
-        {"balanced": True, "max_step": False, "extra": ("feddecorr",)},
-    ],
-    "fedfusion": [{"operator": "multi", "evaluate": "same"}, {"operator": "single", "lambda0": 0.3}],
-    "fedmmd": [{"kernel": "median", "on": "features"}],
-    "fedmtl": [{"form": "mean"}],
-    "fedrane": [
-        {"graph": "ridge", "top_k": 2, "hops": 2, "evaluation": "support", "power": "uniform"},
-        {"lra": False, "scale": "sum", "frozen_head": True},
-    ],
-    "fedreptile": [{"decay": "linear"}],
-    "fedufo": [
-        {"disc_home": "client", "disc_train": "batch", "start": "prior", "terms": "uad"},
-        {"disc_home": "fresh", "disc_classes": "group", "disc_train": "batch", "terms": "uad+cgl"},
-        {"terms": "all", "performance": "fresh", "stage_one_rounds": 0, "cgr_target": "logits"},
-    ],
-    "fedmeta": [{"uga": True}],
-    "krum": [{"keep": 2, "hostile": 0.0}],
-    "moon": [{"projection": 0}],
-    "scaffold": [{"server_lr": 0.5}],
-    "spherefed": [{"calibrate": "never"}],
-}
 # Settings under which a method is FedAvg: its weights, and whether to the bit or up to rounding.
 IDENTITIES: dict[str, tuple[dict[str, Any], str, str]] = {
     "fedavg": ({"weight": "uniform"}, "uniform", "exact"),
@@ -81,33 +54,6 @@ IDENTITIES: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 # What clients keep beside being FedAvg's; nobody else keeps anything then.
 KEPT = {"fml": {"private", "private_buffers"}, "ditto": {"own", "own_buffers"}, "fedrod": {"own_head"}}
-
-CASES = [
-    pytest.param(name, settings, id=f"{name}-{number}" if number else name)
-    for name in ALGORITHMS
-    for number, settings in enumerate([{}, *VARIANTS.get(name, [])])
-]
-COHORTS = Given([0, 2], [1, 3], [0, 1, 2])
-
-
-def start(name: str, settings: dict[str, Any], **options: Any) -> TinyRun:
-    model_name, model_settings = MODELS.get(name, ("mlp", {}))
-    options.setdefault("sampler", COHORTS)
-    options.setdefault("model", tiny_model(model_name, **model_settings))
-    return TinyRun(name, settings, **options)
-
-
-def memories(run: TinyRun) -> dict[int, Trees]:
-    return {client: run.store.get(client) or {} for client in run.store.clients()}
-
-
-def same(a: TinyRun, b: TinyRun) -> bool:
-    mine, theirs = memories(a), memories(b)
-    return (
-        equal_trees(a.state, b.state)
-        and mine.keys() == theirs.keys()
-        and all(equal_trees(mine[k], theirs[k]) for k in mine)
-    )
 
 
 def close(a: Trees, b: Trees) -> bool:

@@ -28,6 +28,7 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.algorithm import Predictor
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Out
 from accord.core.optim import Optimizer
 from accord.core.types import Result
@@ -72,6 +73,7 @@ class Rates:
 class Relationships(fl.Part):
     """Core models at the server, p_i at the client, and the mixture of both."""
 
+    needs_each = "keeps each client's core model and sends all of them to everyone"
     problems = ("any",)
     mu: float
     horizon: float  # L, in rounds
@@ -128,6 +130,9 @@ class Relationships(fl.Part):
         pull: Tensor = view.carry[self.name]["pull"]
         return view.whole(pull * moved.square().sum())
 
+    def discloses(self) -> Declared:
+        return {"core": Disclosure.UPDATE}
+
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """c_i travels under a name of its own, as it is no version of a common model; p_i stays."""
         return {"core": carry["train"]["model"], "model": {}}, {RELATION: carry["train"][RELATION]}
@@ -139,6 +144,10 @@ class Relationships(fl.Part):
 @dataclass(frozen=True)
 class CoreTraining(fl.LocalTraining):
     """Local training that starts from the client's own core model."""
+
+    def discloses(self) -> Declared:
+        """The core travels in the place of the model."""
+        return {tree: kind for tree, kind in super().discloses().items() if tree != "model"}
 
     def begin(self, job: fl.Job) -> fl.Carry:
         """Its row of all core models."""

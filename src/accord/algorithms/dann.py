@@ -24,6 +24,7 @@ from typing import Annotated
 import numpy as np
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 from accord.parts.losses import cross_entropy
 from accord.parts.mlp import init_mlp, mlp
 from accord.parts.phases import Turns, taking_turns
@@ -57,6 +58,9 @@ class Discriminator(fl.Part):
         client = view.job.info["client"].expand(len(features))
         naming = view.mean(cross_entropy(mlp(discriminator, features.detach()), client))
         return naming - self.lam * view.mean(cross_entropy(mlp(fixed, features), client))
+
+    def discloses(self) -> Declared:
+        return {"discriminator": Disclosure.UPDATE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"discriminator": carry["train"]["discriminator"]}, {}

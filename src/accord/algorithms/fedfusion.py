@@ -42,6 +42,7 @@ from torch import Tensor, nn
 import accord.authoring as fl
 from accord.aggregate import EMA
 from accord.core.algorithm import Aggregator, Predictor
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Out, Shape
 from accord.core.types import Result
 from accord.models.around.fusion import Fused, fuse
@@ -85,6 +86,7 @@ def global_maps(model: fl.Model, job: fl.Job) -> Callable[[Tensor], Tensor]:
 class Fusion(fl.Part):
     """The operator: held by the server, trained by the clients between the two extractors."""
 
+    needs_each = ""
     problems = ("any",)
     operator: Operator
     init: Init
@@ -125,6 +127,9 @@ class Fusion(fl.Part):
         maps = gathered(carry[self.name]["maps"], batch, global_maps(model, job))
         fusion = params["fusion"] if self.train else job.shared["fusion"]
         return model.train(params["model"], carry["buffers"], batch.x, lambda own: fuse(fusion, own, maps))
+
+    def discloses(self) -> Declared:
+        return {"fusion": Disclosure.UPDATE} if self.train else {}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return ({"fusion": carry["train"]["fusion"]} if self.train else {}), {}

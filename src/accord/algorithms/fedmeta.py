@@ -34,6 +34,7 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.algorithm import put
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.optim import SGD
 from accord.core.plan import LastBatch, Plan
 from accord.core.tensors import zeros_like
@@ -64,6 +65,9 @@ class HandOver:
         total = len(batch.index)
         carry["given"].index_fill_(0, batch.index[: min(total - 1, round(self.share * total))], True)
         return carry
+
+    def discloses(self) -> Declared:
+        return {"meta": Disclosure.SAMPLE}
 
     def finish(self, job: fl.Job, carry: fl.Carry) -> Result:
         """The samples travel, which ones they were stays."""
@@ -136,6 +140,10 @@ class MetaUpdated(fl.Method):
     meta: fl.LocalTraining = field(kw_only=True)
     meta_lr: float = field(kw_only=True)
     num_classes: int = field(kw_only=True)
+
+    @property
+    def needs_each(self) -> str:
+        return "trains on the samples each client gave" if "contribute" in self.tasks else ""
 
     def start(self, state: fl.State, world: fl.World, exchange: Exchange) -> fl.State:
         if "contribute" not in self.tasks:

@@ -31,6 +31,7 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.algorithm import put
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.plan import Plan
 from accord.core.types import Exchange, Result
 from accord.errors import DataError
@@ -73,6 +74,10 @@ class GroupMeans:
             carry[leaf].index_copy_(0, carry["next"], values.mean(0, keepdim=True))
         carry["next"].add_(1)
         return carry
+
+    def discloses(self) -> Declared:
+        """A mean of one sample is that sample."""
+        return {"means": Disclosure.MEAN if self.plan.batch_size > 1 else Disclosure.SAMPLE}
 
     def finish(self, job: fl.Job, carry: fl.Carry) -> Result:
         return Result({"means": {"x": carry["x"], "y": carry["y"]}}, {}, {})
@@ -139,6 +144,10 @@ class TaylorMix(MeansPart):
 @dataclass(frozen=True)
 class MeanAugmented(fl.Method):
     """Averaging, after the means were exchanged once."""
+
+    @property
+    def needs_each(self) -> str:
+        return "passes each client's means on"
 
     def start(self, state: fl.State, world: fl.World, exchange: Exchange) -> fl.State:
         able = [client for client in world.clients if world.sizes[client] > 0]

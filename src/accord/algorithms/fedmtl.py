@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.tensors import add, scale, squared_norm, subtract
 
 Form = Literal["pfllib", "mean"]
@@ -35,6 +36,7 @@ Form = Literal["pfllib", "mean"]
 class TiedTasks(fl.Part):
     """S at the server, and the term that ties a client's model to it."""
 
+    needs_each = ""
     problems = ("any",)
     form: Form
     mu: float
@@ -72,6 +74,9 @@ class TiedTasks(fl.Part):
         everyone = add(own, view.carry[self.name]["others"])
         factor = 10.0 ** -(math.floor(math.log10(size) + 1) + 1)
         return view.whole(factor * (squared_norm(own) + omega2 * squared_norm(everyone)))
+
+    def discloses(self) -> Declared:
+        return {"change": Disclosure.UPDATE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"change": subtract(carry["train"]["model"], carry[self.name]["start"])}, {}

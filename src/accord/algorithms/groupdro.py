@@ -22,12 +22,14 @@ import numpy as np
 import torch
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 
 
 @dataclass(frozen=True)
 class GroupWeights(fl.SampleLoss):
     """Cross-entropy that remembers its first value, and the weights the server makes of it."""
 
+    needs_each = "weighs each client by its loss"
     eta: float
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
@@ -48,6 +50,9 @@ class GroupWeights(fl.SampleLoss):
         term = super().loss(view)
         view.carry[self.name]["loss"].add_(term.value.detach() * view.batch.noise["groupdro.first"])
         return term
+
+    def discloses(self) -> Declared:
+        return {"first_loss": Disclosure.SCORE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"first_loss": {"loss": carry[self.name]["loss"]}}, {}

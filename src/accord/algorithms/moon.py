@@ -27,6 +27,7 @@ from typing import Annotated, Literal
 from torch import Tensor
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 from accord.parts.lookup import gathered, in_chunks
 from accord.parts.losses import contrast
 from accord.parts.mlp import init_mlp, mlp
@@ -79,6 +80,9 @@ class ModelContrast(fl.Part):
         z_g = gathered(corner["global"], view.batch, lambda x: self._frozen(view.model, view.job.shared, x))
         z_p = gathered(corner["previous"], view.batch, lambda x: self._frozen(view.model, old, x))
         return self.mu * view.mean(contrast(z, z_g, z_p, self.tau))
+
+    def discloses(self) -> Declared:
+        return {"projector": Disclosure.UPDATE} if self.projection else {}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """The projector travels; all that was trained is the next visit's previous model."""

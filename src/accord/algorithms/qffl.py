@@ -21,6 +21,7 @@ from typing import Annotated
 import torch
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.optim import Schedule
 from accord.core.tensors import squared_norm, subtract
 from accord.parts.lookup import in_chunks
@@ -30,6 +31,7 @@ from accord.parts.lookup import in_chunks
 class FairStep(fl.Part):
     """The loss before training from the client, the weighted step on the server."""
 
+    needs_each = "weighs each client by its loss and the length of its change"
     problems = ("any",)
     q: float
     schedule: Schedule
@@ -38,6 +40,9 @@ class FairStep(fl.Part):
         w, buffers = job.shared["model"], job.shared["buffers"]
         logits = in_chunks(lambda x: model.reference(w, buffers, x).logits, job.data.x)
         return {"loss": model.problem.mean_loss(logits, job.data.y)}
+
+    def discloses(self) -> Declared:
+        return {"loss_before": Disclosure.SCORE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return {"loss_before": {"loss": carry[self.name]["loss"]}}, {}

@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar
 
 import accord.authoring as fl
 from accord.aggregate import stepped
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.optim import SGD
 from accord.core.tensors import add, subtract, zeros_like
 
@@ -29,6 +30,7 @@ from accord.core.tensors import add, subtract, zeros_like
 class ControlVariates(fl.Part):
     """Both halves: c on the server, c_k in the client's memory."""
 
+    needs_each = ""
     problems = ("any",)
     conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
     optimizer: SGD
@@ -49,6 +51,9 @@ class ControlVariates(fl.Part):
         """g - c_k + c."""
         control, server = job.memory["control"], job.shared["control"]
         return {**grads, "model": {n: g - control[n] + server[n] for n, g in grads["model"].items()}}
+
+    def discloses(self) -> Declared:
+        return {"control_change": Disclosure.UPDATE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """Option II; a client that took no step keeps its c_k."""

@@ -28,6 +28,7 @@ from torch.nn import functional
 
 import accord.authoring as fl
 from accord.core.algorithm import Predictor, put
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.question import Question
 from accord.core.types import Exchange
 from accord.models.around.heads import SHORTEST
@@ -55,6 +56,9 @@ class SquaredError(fl.Part):
 class Moments(Question):
     """V_k and U_k of the received model, in float64."""
 
+    def discloses(self) -> Declared:
+        return {"moments": Disclosure.STATISTIC}
+
     def answer(self, job: fl.Job) -> fl.Trees:
         """One pass over all samples."""
         received, buffers = job.shared["model"], job.shared["buffers"]
@@ -72,6 +76,11 @@ class Calibrated(fl.Method):
     calibrate: Calibrate = "end"
     ridge: float = field(default=1e-3)
     rounds: int = 1
+
+    @property
+    def needs_each(self) -> str:
+        """The moments are summed."""
+        return ""
 
     def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
         """The usual round; where a calibration is due, everyone is asked for the moments."""

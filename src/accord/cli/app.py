@@ -14,6 +14,8 @@ from accord.cli import (
     comparing,
     describing,
     doctor,
+    federation,
+    looking,
     profiling,
     reproducing,
     running,
@@ -45,10 +47,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "profile": takes_own_data(profiling.profile),
     "settings": settings.settings,
     "table": tabulating.table,
+    "report": looking.report,
+    "watch": looking.watch,
     "doctor": doctor.doctor,
 }
 for name, command in COMMANDS.items():
     app.command(name, cls=comparing.Several if name == "compare" else None)(importing(command))
+app.add_typer(federation.federation)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.question import Question
 from accord.core.tensors import Trees
 from accord.core.types import Job
@@ -23,6 +24,9 @@ class Judgement(Question):
     predictor: Callable[[Trees], Predictor | None]
     together: bool = False  # samples are shown in one fixed random order, as predictions depend on one another
     batch_size: int = 512
+
+    def discloses(self) -> Declared:
+        return {"score": Disclosure.SCORE}
 
     def answer(self, job: Job) -> Trees:
         predict, data, problem = self.predictor(job.shared), job.data, self.model.problem.plain

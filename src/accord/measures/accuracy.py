@@ -57,18 +57,21 @@ class Accuracy(Measure):
         if scene.problem.share:
             reached = rounds_to(history, scene.targets)
             found["rounds_to"] = {str(target): number for target, number in reached.items()}
+            clock = {record["round"]: record["clock"] for record in records if "clock" in record}
+            if clock:  # simulated seconds, where clients have a pace
+                found["clock_to"] = {str(target): clock.get(number) for target, number in reached.items()}
         return found
 
 
 def _means(scene: Scene, predictions: Predictions) -> Record:
     """Over the environments, and each one's number where there are several."""
-    passes, problem = predictions.environments, scene.problem
-    values = [problem.reading(float(scores.score.mean())) for scores in passes]
+    means, problem = predictions.pool_means, scene.problem
+    values = [problem.reading(score) for score, _ in means]
     record: Record = {
         problem.headline: float(np.mean(values)),
-        "test_loss": float(np.mean([scores.loss.mean() for scores in passes])),
+        "test_loss": float(np.mean([loss for _, loss in means])),
     }
-    if len(passes) > 1:
+    if len(means) > 1:
         names = [environment.name for environment in scene.data.environments]
         record["environments"] = dict(zip(names, values, strict=True))
     return record

@@ -59,6 +59,10 @@ class Problem(ABC):
     def score(self, outputs: Tensor, y: Tensor) -> Tensor:
         """[B] how right, or how wrong, every answer is; `reading` of their mean is the headline."""
 
+    def worth(self, headline: float) -> float:
+        """The headline as a number of which more is better: an error is turned round, and twice so it is itself."""
+        return headline if self.higher_is_better else -headline
+
     def balanced(self, y: Tensor, outputs: int) -> tuple[float, ...]:
         """Weights under which rare labels count as much as frequent ones."""
         raise ConfigError(self._unweighted())
@@ -83,7 +87,7 @@ class Problem(ABC):
         return f"local.class_weights is for classification and multilabel, not for {self.name}: set it to none"
 
 
-PROBLEMS: Registry[Problem] = Registry("task", home="accord.problems")
+PROBLEMS: Registry[Problem] = Registry("task", home="accord.problems", order=lambda name, _: name)
 
 P = TypeVar("P", bound=type[Problem])
 

@@ -17,7 +17,7 @@ from typing import Any
 from accord.config.toml import literal
 from accord.core.methods import is_personal
 from accord.errors import ConfigError
-from accord.problems import headlines, leading
+from accord.problems import Problem, headlines, leading
 from accord.report.runs import read_metrics, read_summary
 from accord.study.optimiser import last_fifth
 from accord.study.trials import Trial
@@ -71,10 +71,11 @@ def best_of(trials: Sequence[Trial]) -> Choice:
             record |= {"score": None, "pruned": trial.pruned}
         else:
             record["score"], judged_by = score(trial)
-            if worth(record["score"], judged_by) > highest:
-                best, highest = trial, worth(record["score"], judged_by)
+            value = _problem(judged_by).worth(record["score"])
+            if value > highest:
+                best, highest = trial, value
         tried.append(record)
-    reached = worth(highest, judged_by) if math.isfinite(highest) else None
+    reached = _problem(judged_by).worth(highest) if math.isfinite(highest) else None
     return Choice(best.number, best.settings, reached, judged_by, tried, best.texts)
 
 
@@ -95,6 +96,5 @@ def score(trial: Trial) -> tuple[float, str]:
     )
 
 
-def worth(score: float, judged_by: str) -> float:
-    """A score of which more is better: errors are turned round, and turned round again they are themselves."""
-    return score if headlines()[judged_by.removeprefix("personal ")].higher_is_better else -score
+def _problem(judged_by: str) -> Problem:
+    return headlines()[judged_by.removeprefix("personal ")]

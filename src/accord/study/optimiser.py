@@ -125,7 +125,7 @@ def judged(record: Mapping[str, Any], problem: Problem, personal: bool) -> float
         value = record["personal"].get("mean")
     if value is None or not math.isfinite(value):
         return None
-    return float(value) if problem.higher_is_better else -float(value)
+    return problem.worth(float(value))
 
 
 def last_fifth(rounds: int) -> int:

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import accord.authoring as fl
 from accord.algorithms.fedbr.pseudo import mixture
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Out
 from accord.core.optim import Optimizer, clip_by_norm
 from accord.core.task import gradient_of
@@ -43,6 +44,7 @@ def l_con(projector: fl.Tree | None, features: Tensor, weight: Tensor, tau: floa
 class BiasReduction(fl.Part):
     """Both components on the pseudo-data the server sends."""
 
+    needs_each = ""
     needs = "soft labels for its pseudo-data"
     mixes = True
     lam: float
@@ -107,6 +109,9 @@ class BiasReduction(fl.Part):
             self._max_step(view.job, corner, features.detach(), weight)
         apart = self.mu * l_con(corner["projector"], features, weight, self.tau)
         return view.whole(balance + apart if self.lam else apart)
+
+    def discloses(self) -> Declared:
+        return {"projector": Disclosure.UPDATE} if self.maximises else {}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """The projector, if it was trained."""

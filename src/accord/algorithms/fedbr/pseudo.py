@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.plan import Plan
 from accord.core.task import Task
 from accord.core.types import ClientData, Exchange, Result
@@ -74,6 +75,9 @@ class Contribute:
     def step(self, job: fl.Job, carry: fl.Carry, batch: fl.Batch) -> fl.Carry:
         carry["draws"].copy_(batch.noise["contribute.draws"])
         return carry
+
+    def discloses(self) -> Declared:
+        return {"pseudo": Disclosure.MEAN}
 
     def finish(self, job: fl.Job, carry: fl.Carry) -> Result:
         """The means, [count, ...]."""

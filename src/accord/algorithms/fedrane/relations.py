@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Out
 from accord.core.types import weighted_mean
 from accord.models.around.attention import draw
@@ -78,6 +79,9 @@ class Relations(Passing, fl.Part):
     def trainable(self, job: fl.Job) -> fl.Trees:
         """Trained jointly with the model."""
         return {"relations": job.shared["relations"]}
+
+    def discloses(self) -> Declared:
+        return {"relations": Disclosure.UPDATE}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """And comes back with it."""

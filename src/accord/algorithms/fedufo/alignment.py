@@ -14,6 +14,7 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.algorithms.fedufo.peers import Peers, outputs
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.keys import Key
 from accord.core.model import Out
 from accord.core.optim import SGD
@@ -139,6 +140,11 @@ class UniformAlignment(fl.Part):
         if peers is not None:
             own = self._own_features(model, carry, batch.x)
             self._learn(job, carry[self.name], peers, own, batch.weight)
+
+    def discloses(self) -> Declared:
+        settings = self.discriminator
+        travels = settings.home == "server" and settings.learns
+        return {"discriminator": Disclosure.UPDATE} if travels else {}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """Under `round`, the discriminator's epochs on the finished model's features; then it goes home."""

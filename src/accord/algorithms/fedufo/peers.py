@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import accord.authoring as fl
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Fuse, Out
 from accord.parts.lookup import gathered, pieces
 
@@ -130,6 +131,9 @@ class ClassCounts(fl.Part):
     """Tells the group how many samples of each class the client holds."""
 
     needs = "class counts for CGR"
+
+    def discloses(self) -> Declared:
+        return {"counts": Disclosure.STATISTIC}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         """[C] counts."""

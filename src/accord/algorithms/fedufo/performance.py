@@ -16,6 +16,7 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.algorithm import Sampler
+from accord.core.disclosure import Declared, Disclosure
 from accord.core.question import Question
 from accord.parts.lookup import in_chunks
 
@@ -97,6 +98,7 @@ def measured(state: fl.State, replies: fl.Replies) -> fl.Trees:
 class Performance(fl.Part):
     """[K] performance of every client, on the server; with `stale` the clients that train report theirs."""
 
+    needs_each = "chooses clients by each one's accuracy"
     needs = "a share of right answers to sample clients by"
     stale: bool
     share: float = 0.0
@@ -107,6 +109,9 @@ class Performance(fl.Part):
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         return {"accuracy": own_accuracy(model, job, self.share)} if self.stale else {}
+
+    def discloses(self) -> Declared:
+        return {"performance": Disclosure.SCORE} if self.stale else {}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
         return ({"performance": dict(carry[self.name])} if self.stale else {}), {}
@@ -121,6 +126,9 @@ class MeasurePerformance(Question):
     """How well does the received model do on the client's own samples?"""
 
     share: float = 0.0
+
+    def discloses(self) -> Declared:
+        return {"performance": Disclosure.SCORE}
 
     def answer(self, job: fl.Job) -> fl.Trees:
         return {"performance": {"accuracy": own_accuracy(self.model, job, self.share)}}
