@@ -26,7 +26,6 @@ from accord.engine.planned import Shortage, _alone, _idle
 from accord.engine.problem import as_asked, check_asked, check_labels, facts_of, problem_of
 from accord.engine.settled import handed_over, settled
 from accord.engine.sites import read_sites, write_sites
-from accord.engine.traffic import Parcel, _Counting
 from accord.errors import ConfigError, DataError, RunError
 from accord.measures.sites import Sites
 
@@ -157,19 +156,6 @@ def test_sites_are_read_as_they_were_written(tmp_path: Path) -> None:
             read_sites(tmp_path)
 
 
-def test_what_passes_the_door_for_the_first_client() -> None:
-    answer = SimpleNamespace(ids=(4, 5), results=[SimpleNamespace(reply={"model": {"w": torch.zeros(3)}, "none": {}})])
-    parcels: list[Parcel] = []
-    counting = _Counting(lambda *_: answer, "round", parcels)  # type: ignore[arg-type,return-value]
-    private = {4: {"own": {"v": torch.zeros(1, dtype=torch.float64)}}, 5: {}}
-    assert counting("train", [4, 5], {"model": {"w": torch.zeros(2)}}, private) is answer
-    assert parcels == [
-        Parcel("round", "train", "down", "model", 8),
-        Parcel("round", "train", "down", "own", 8),
-        Parcel("round", "train", "up", "model", 12),
-    ]
-
-
 def test_clients_hand_their_models_over_where_all_train() -> None:
     asked: list[tuple[str, tuple[int, ...]]] = []
 
@@ -225,12 +211,16 @@ def test_answers_that_are_near() -> None:
 
 
 def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
-    clients = SimpleNamespace(minimum=5, tolerate=0.25, drop_rate=0.5)
+    clients = SimpleNamespace(
+        minimum=5, tolerate=0.25, drop_rate=0.5, cohort=lambda count: count - 1, asked=lambda count: count
+    )
     federation: Any = SimpleNamespace(
         config=SimpleNamespace(clients=clients),
         key=Key(1),
         algorithm=SimpleNamespace(schedule=SimpleNamespace(at=lambda round: 0.1 * round)),
         train_data=SimpleNamespace(name_of=str),
+        facts=SimpleNamespace(members=[0, 1, 2]),
+        filters=(),
     )
     store: Any = object()
     real = Federation.exchange(federation, store, store, 3)
