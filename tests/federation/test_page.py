@@ -30,7 +30,8 @@ FEW = ("--set", "model.name=mlp", "--set", "model.hidden=[4]")
 def commands(section: str) -> list[list[str]]:
     """What `accord federation` is told under a heading."""
     text = PAGE.split(f"## {section}\n")[1].split("\n## ")[0]
-    lines = [line for block in re.findall(r"^```\n(.*?)^```$", text, flags=re.M | re.S) for line in block.splitlines()]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.M | re.S)
+    lines = [line for language, block in blocks if not language for line in block.splitlines()]
     return [shlex.split(line)[2:] for line in lines if line.startswith("accord federation ")]
 
 

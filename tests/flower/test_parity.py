@@ -8,29 +8,18 @@ from typing import Any
 
 import pytest
 
-from accord.config import config_hash
 from accord.core.methods import ALGORITHMS
-from accord.engine.checkpoint import Checkpoints
 from accord.engine.run import run
 from accord.flower.remembered import run_memory
 from accord.flower.roster import read_roster
 from accord.flower.server import serve
-from accord.flower.versions import Versions
 from accord.wire.codec import decode
 from support.federation import equal_trees, tiny_data
-from support.flower import fake_federation, small_config
+from support.flower import fake_federation, newest, small_config
 
 NETWORKS: dict[str, Any] = {"fedfusion": {"name": "mcmahan_cnn"}, "fedbn": {"name": "fedbr_cnn"}}
 ALLOWED = 'allow = ["fedmeta.contribute", "fedmix.means", "naivemix.means", "fedbr.contribute"]'
 SETTINGS: dict[str, Any] = {}
-
-
-def newest(folder: Path) -> Any:
-    from accord.engine.folder import read_config
-
-    found, _ = Checkpoints(folder / "checkpoint", config_hash(read_config(folder)), 2).newest(Versions())
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "centralized"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from accord.config import RunConfig, from_dict
+from accord.config import RunConfig, config_hash, from_dict
 from accord.data.federated import FederatedData
+from accord.engine.checkpoint import Checkpoints, Snapshot
+from accord.engine.folder import read_config
 from accord.flower import client_app
 from accord.flower.apps import service_of
+from accord.flower.versions import Versions
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -95,14 +99,14 @@ def fake_federation(folder: Path, data: FederatedData, sites: Iterable[str] | No
     return FakeGrid(nodes)
 
 
-def small_config(algorithm: str, nodes: int, **more: Any) -> RunConfig:
+def small_config(method: str, nodes: int, **more: Any) -> RunConfig:
     """Three rounds of a method on a tiny network."""
     given: dict[str, Any] = {
         "rounds": 3,
         "device": "cpu",
         "executor": "sequential",
         "model": {"name": "mlp", "hidden": [5]},
-        "algorithm": {"name": algorithm},
+        "algorithm": {"name": method},
         "local": {"epochs": 2, "batch_size": 4, "lr": 0.1},
         "clients": {"fraction": 1.0},
         "federation": {"nodes": nodes, "gather": 5.0},
@@ -111,3 +115,15 @@ def small_config(algorithm: str, nodes: int, **more: Any) -> RunConfig:
         merged = isinstance(value, dict) and name != "model"
         given[name] = {**given.get(name, {}), **value} if merged else value
     return from_dict(given)
+
+
+def header_of(message: Message) -> dict[str, Any]:
+    """What a message is about."""
+    return dict(json.loads(str(message.content["accord"]["header"])))
+
+
+def newest(folder: Path) -> Snapshot:
+    """The newest checkpoint of a run, wherever its clients' memory lies."""
+    found, _ = Checkpoints(folder / "checkpoint", config_hash(read_config(folder)), 2).newest(Versions())
+    assert found is not None
+    return found

@@ -245,7 +245,7 @@ class FederationConfig:
     """Real nodes on a network: who is waited for, and how long. A simulation reads none of it."""
 
     sites: Annotated[tuple[str, ...], "the sites' names, also of those that come later; none: whoever answers"] = ()
-    nodes: Annotated[int, NOT_NEGATIVE, "sites to wait for before the start; 0: as many as are named, else one"] = 0
+    nodes: Annotated[int, NOT_NEGATIVE, "sites to wait for before the start; 0: those named, else all connected"] = 0
     gather: Annotated[float, NOT_NEGATIVE, "seconds to wait for them; then those that came begin"] = 60.0
     deadline: Annotated[
         float, POSITIVE, "seconds after which an exchange goes on without the others, if clients.minimum have answered"

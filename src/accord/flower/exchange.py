@@ -22,7 +22,7 @@ from accord.flower import protocol
 from accord.flower.envelopes import Enclosures
 from accord.flower.expected import Form
 from accord.flower.journal import Taken, request_digest
-from accord.flower.post import POLL, Arrived, pause
+from accord.flower.post import Arrived, pause
 from accord.flower.protocol import TASK, Letter, read_header
 from accord.flower.sessions import Session
 from accord.flower.versions import Memory
@@ -176,7 +176,7 @@ class _Asking:
                 reminded = session.now()
                 log.info("round %d, task %s: waiting for %s", self.exchange.label, self.task, self._names())
             if self.pending:
-                pause(POLL)
+                pause()
         for client in self.pending:
             self.missing[client] = "did not answer in time"
         if self.pending:

@@ -135,9 +135,9 @@ class Post:
             self._greeted[ticket] = node, self.now()
 
     def _heard(self, arrived: Arrived) -> Hello | None:
-        node, _ = self._greeted.pop(arrived.ticket)
-        if arrived.lost:
-            return None  # greeted again while it is connected
+        node, _ = self._greeted.pop(arrived.ticket, (None, 0.0))
+        if node is None or arrived.lost:
+            return None  # heard before; or greeted again while it is connected
         try:
             if arrived.problem:
                 raise DataError(arrived.problem)
@@ -150,6 +150,11 @@ class Post:
         hello = Hello(node, said["site"], said["mark"], facts, said["allows"])
         self._met[node] = hello
         return hello
+
+    @property
+    def silent(self) -> set[int]:
+        """Connected nodes that have not said who they are."""
+        return self.online - self._met.keys() - self._refused.keys()
 
     def refuse(self, node: int, why: str) -> None:
         """Leave a node out of this run."""
@@ -167,6 +172,6 @@ class Post:
         self.nodes[hello.site] = hello.node
 
 
-def pause(seconds: float = POLL) -> None:
+def pause() -> None:
     """Between two looks."""
-    time.sleep(seconds)
+    time.sleep(POLL)

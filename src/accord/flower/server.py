@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accord.client import Site
 from accord.config import RunConfig, config_hash, load_config, to_dict
 from accord.core.keys import Key
@@ -40,6 +42,7 @@ from accord.flower.roster import FILE, Entry, Roster, read_roster
 from accord.flower.sessions import Invitation, Session
 from accord.flower.versions import Versions
 from accord.observe import Audience, Observer
+from accord.pace.clock import Clock
 from accord.wire.codec import encode
 
 log = logging.getLogger("accord.flower")
@@ -54,7 +57,7 @@ class RealFederation(Federation):
 
     roster: Roster = field(kw_only=True)
 
-    def world(self, round: int) -> World:
+    def world(self, round: int, clock: Clock | None = None) -> World:
         """Of those that have come by then."""
         sizes = self.roster.sizes(round)
         members = [client for client in range(len(sizes)) if sizes[client] > 0]
@@ -107,12 +110,18 @@ def _post(grid: Grid, run: str, config: RunConfig) -> Post:
 def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
     """The sites that come before a run begins: as many as are wanted, or those that came in time."""
     section = config.federation
-    wanted = section.nodes or len(section.sites) or 1
+    wanted = section.nodes or len(section.sites)  # 0: all that are connected
     least = max(1, min(wanted, config.clients.minimum))
     found: dict[str, Entry] = {}
     began = reminded = post.now()
-    log.info("waiting for %d site%s", wanted, "" if wanted == 1 else "s")
-    while len(found) < wanted and not (post.now() - began > section.gather and len(found) >= least):
+    log.info("waiting for %s", f"{wanted} sites" if wanted else "all sites that are connected")
+
+    def complete() -> bool:
+        if post.now() - began > section.gather:
+            return len(found) >= least
+        return len(found) >= wanted if wanted else bool(found) and not post.silent
+
+    while not complete():
         for hello in post.look():
             if why := _stranger(hello, found, section.sites):
                 post.refuse(hello.node, why)
@@ -121,8 +130,9 @@ def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
             post.settle(hello)
         if post.now() - reminded > REMIND:
             reminded = post.now()
-            log.info("%d of %d sites are here: %s", len(found), wanted, ", ".join(sorted(found)) or "nobody")
-        pause()
+            log.info("%d sites are here: %s", len(found), ", ".join(sorted(found)) or "nobody")
+        if not complete():
+            pause()
     return found
 
 
@@ -150,7 +160,8 @@ def federate_nodes(config: RunConfig, roster: Roster) -> RealFederation:
     facts = facts_of(config, data)
     model = build_model(config, facts, None, device)
     try_network(model, data)
-    algorithm = build_algorithm(config, build_setup(config, facts, model))
+    everybody = replace(facts, sizes=np.maximum(facts.sizes, 1))  # cohorts are a share of all, also of those to come
+    algorithm = build_algorithm(config, build_setup(config, everybody, model))
     check_defined(config.algorithm.name, algorithm, facts)
     if algorithm.pools_data:
         raise ConfigError(f"algorithm {config.algorithm.name} gathers all data in one place: it is no federation")

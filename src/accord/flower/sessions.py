@@ -115,9 +115,9 @@ class Session:
             self._asked[ticket] = site, node
 
     def _heard(self, arrived: Arrived) -> None:
-        site, node = self._asked.pop(arrived.ticket)
-        if arrived.lost:
-            return  # invited again when it is next asked
+        site, node = self._asked.pop(arrived.ticket, ("", 0))
+        if not site or arrived.lost:
+            return  # heard before; or invited again when it is next asked
         try:
             if arrived.problem:
                 raise DataError(arrived.problem)
