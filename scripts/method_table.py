@@ -3,8 +3,8 @@
     python scripts/method_table.py            write docs/methods.md and docs/method_costs.md
     python scripts/method_table.py --check    only say whether they are as the code is
 
-methods.md: what each method is, and the code lines of its file. method_costs.md: its file, or folder, and with all
-parts, rules and methods it imports.
+methods.md: what each method is, what leaves a client (evaluation aside), whether sums of it are enough for the server,
+and the code lines of its file. method_costs.md: its file, or folder, and with all parts, rules and methods it imports.
 """
 
 from __future__ import annotations
@@ -19,11 +19,21 @@ import tokenize
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import torch
+
+from accord.config import load_config
 from accord.config.catalog import summary
+from accord.core.algorithm import Algorithm
+from accord.core.disclosure import disclosures
 from accord.core.methods import ALGORITHMS, FAMILIES
+from accord.core.sums import reasons_for_each
+from accord.core.types import Facts
+from accord.engine.build import build_algorithm, build_model, build_setup
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("accord.algorithms.", "accord.parts.", "accord.aggregate.")
+NETWORKS = {"fedfusion": "mcmahan_cnn", "fedbn": "resnet18"}  # of methods that do not take the default one
 MARKS = ("<!-- methods: made by `make tables` -->", "<!-- methods end -->")
 
 
@@ -79,16 +89,40 @@ def both(name: str) -> tuple[int, int]:
     return lines_of(own), lines_of(imported(module, set()) | set(own))
 
 
+def built(name: str) -> Algorithm:
+    """The method with its default settings, for a network it takes."""
+    config = load_config(sets=[f"algorithm.name={name}", f"model.name={NETWORKS.get(name, '2nn')}"])
+    facts = Facts((1, 28, 28), 10, np.full(20, 200))
+    return build_algorithm(config, build_setup(config, facts, build_model(config, facts, None, torch.device("cpu"))))
+
+
+def leaving(algorithm: Algorithm) -> str:
+    """The kinds of what its clients send, the gravest first."""
+    kinds = {kind for task, sent in disclosures(algorithm).items() if task != "evaluate" for kind in sent.values()}
+    return ", ".join(kind.word for kind in sorted(kinds, reverse=True)) or "nothing"
+
+
+def sums(algorithm: Algorithm) -> str:
+    """Whether they are enough for the server, or what it does."""
+    needed = reasons_for_each(algorithm)
+    return f"no: {', and '.join(needed)}" if needed else "yes"
+
+
 def table(*, with_imports: bool) -> list[str]:
     """One table, line by line."""
-    columns = "its file | with what it imports" if with_imports else "what it does | code lines of its file"
-    rows = [f"| method | {columns} |", "|---|---|---|"]
+    columns = ["its file", "with what it imports"]
+    if not with_imports:
+        columns = ["what it does", "what leaves a client", "are sums of it enough?", "code lines of its file"]
+    rows = [f"| {' | '.join(['method', *columns])} |", f"|{'---|' * (len(columns) + 1)}"]
     for family, title in FAMILIES.items():
-        rows.append(f"| **{title}** | | |")
+        rows.append(f"| **{title}** |{' |' * len(columns)}")
         for name in [name for name in ALGORITHMS if ALGORITHMS.facts(name)["family"] == family]:
             own, whole = both(name)
-            said = summary("algorithm", ALGORITHMS[name])
-            rows.append(f"| `{name}` | {own} | {whole} |" if with_imports else f"| `{name}` | {said} | {own} |")
+            cells = [str(own), str(whole)]
+            if not with_imports:
+                algorithm = built(name)
+                cells = [summary("algorithm", ALGORITHMS[name]), leaving(algorithm), sums(algorithm), str(own)]
+            rows.append(f"| `{name}` | {' | '.join(cells)} |")
     return rows
 
 

@@ -92,6 +92,10 @@ class Draws:
         """What the parts ask for."""
         return self.key.at(f"noise.{self.task}", self.round)
 
+    def filter(self, purpose: str) -> np.random.Generator:
+        """What filters ask for (`accord.filters`)."""
+        return self.key.at(f"filter.{purpose}.{self.task}", self.round)
+
     def torch_seed(self) -> int:
         """For torch's own generator (dropout)."""
         return self.key.number(f"torch.{self.task}", self.round)

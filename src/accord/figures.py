@@ -13,6 +13,7 @@ from accord.frames import scalars
 from accord.problems import headlines
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
@@ -52,6 +53,7 @@ def judged_value(runs: Runs, summaries: Iterable[Record]) -> str:
 def figure_of(runs: Runs, value: str) -> Figure:
     """`value` over rounds: for each label its runs' mean, and a band of one deviation.
 
+    Where every round has its simulated time, over that: a line for each run, as no two have the same times.
     A DataError, with the values there are, when no run has it; a ConfigError without matplotlib.
     """
     lines = {label: points for label, group in runs.items() if (points := series(group, value))}
@@ -61,24 +63,44 @@ def figure_of(runs: Runs, value: str) -> Figure:
         known = dict.fromkeys(name for record in every for name, _ in scalars(record))
         raise DataError(f"no run has a value {value!r} to draw.{nearest(value, known)} There are: {', '.join(known)}")
     axes = figure.add_subplot()
+    timed = all("clock" in record for group in runs.values() for records in group for record in records)
     for label, (colour, style) in looks(list(lines)).items():
-        points = lines[label]
-        rounds, mean, std = (list(column) for column in zip(*points, strict=True))
-        marker = "o" if len(points) == 1 else None
-        axes.plot(rounds, mean, color=colour, linestyle=style, marker=marker, label=label.replace("$", r"\$"))
-        if any(std):
-            low = [m - s for m, s in zip(mean, std, strict=True)]
-            high = [m + s for m, s in zip(mean, std, strict=True)]
-            axes.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
-    axes.set_xlabel("round")
+        look = {"color": colour, "linestyle": style, "label": label.replace("$", r"\$")}
+        if timed:
+            _each(axes, runs[label], value, look)
+        else:
+            _mean(axes, lines[label], look)
+    axes.set_xlabel("seconds of the simulated clock" if timed else "round")
     axes.set_ylabel("of personal models, the mean" if value == "personal/mean" else value)
     axes.grid(alpha=0.3)
-    whole_numbers(axes.xaxis)
+    if not timed:
+        whole_numbers(axes.xaxis)
     if columns := _columns(len(lines)):
         figure.legend(loc="outside right upper", fontsize="x-small", ncols=columns)
     else:
         axes.legend(loc="best", fontsize="small")
     return figure
+
+
+def _mean(axes: Axes, points: Sequence[tuple[int, float, float]], look: dict[str, Any]) -> None:
+    """Over rounds, with a band of one deviation."""
+    rounds, mean, std = (list(column) for column in zip(*points, strict=True))
+    axes.plot(rounds, mean, marker="o" if len(points) == 1 else None, **look)
+    if any(std):
+        low = [m - s for m, s in zip(mean, std, strict=True)]
+        high = [m + s for m, s in zip(mean, std, strict=True)]
+        axes.fill_between(rounds, low, high, color=look["color"], alpha=0.18, linewidth=0)
+
+
+def _each(axes: Axes, runs: Sequence[Sequence[Record]], value: str, look: dict[str, Any]) -> None:
+    """Over the simulated time, run by run; the first one is in the legend."""
+    for records in runs:
+        clock = {int(record["round"]): float(record["clock"]) for record in records}
+        points = [(clock[round], number) for round, number, _ in series([records], value)]
+        if points:
+            seconds, numbers = (list(column) for column in zip(*points, strict=True))
+            axes.plot(seconds, numbers, marker="o" if len(points) == 1 else None, **look)
+            look = {**look, "label": "_"}  # matplotlib leaves it out of the legend
 
 
 def empty_figure(width: float, height: float) -> Figure:

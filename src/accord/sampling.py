@@ -71,6 +71,24 @@ class Cyclic:
         return sorted(int(ids[(world.round * count + i) % len(ids)]) for i in range(count))
 
 
+@SAMPLERS.add("poisson")
+@dataclass(frozen=True)
+class Poisson:
+    """Each client by itself, with the chance that makes `count` the mean: what privacy by sampling is reckoned for."""
+
+    count: int
+
+    def size(self, clients: int) -> int:
+        """In the mean."""
+        return min(self.count, clients)
+
+    def __call__(self, state: State, world: World) -> list[int]:
+        """The round's cohort, sorted; it may be empty, and the round is then skipped."""
+        rng = world.key.at("cohort", world.round)
+        chosen = rng.random(len(world.clients)) < self.count / len(world.clients)
+        return sorted(int(client) for client, asked in zip(world.clients, chosen, strict=True) if asked)
+
+
 @dataclass(frozen=True)
 class Everyone:
     """All clients, every round."""

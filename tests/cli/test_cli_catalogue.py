@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from accord._version import __version__
+from accord.algorithms.fedmeta import HandOver
 from accord.cli.catalogue import KINDS
 from accord.config import RunConfig, catalog, from_dict, to_toml
 from accord.config.cards import SECTIONS
@@ -81,6 +83,22 @@ def test_explain_prints_the_card_and_the_settings(accord: Callable[..., Any]) ->
     assert "(a number, at least 0)" in result.stdout
     assert "partition.alpha = 0.5" in accord("explain", "dirichlet").stdout
     assert "It has no settings of its own." in accord("explain", "sequential").stdout
+
+
+def test_explain_says_what_leaves_a_client_and_whether_sums_would_do(accord: Callable[..., Any]) -> None:
+    small = ("--set", "data.limit=200", "--set", "partition.clients=4", "--set", "rounds=2")
+    said = accord("explain", "fedmeta", *small).stdout
+    assert re.search(r"once +│ contribute │ up +│ meta +│ sample", said)
+    assert "No secure aggregation: the server trains on the samples each client gave." in said
+    assert "Secure aggregation would do" in accord("explain", "fedavg", *small).stdout
+
+
+def test_explain_says_so_where_a_tree_is_not_declared(
+    accord: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HandOver, "discloses", lambda self: {})
+    said = accord("explain", "fedmeta", "--set", "data.limit=200", "--set", "partition.clients=4").stdout
+    assert "sample (not declared)" in said
 
 
 def test_describe_shows_who_holds_what(accord: Callable[..., Any]) -> None:

@@ -81,7 +81,17 @@ def test_the_text_is_complete_and_explained() -> None:
     assert "alpha = 0.5" in "\n".join(lines)  # the partition's own
     assert [line for line in lines if line.startswith("[")] == [
         *("[data]", "[partition]", "[transform]", "[model]", "[algorithm]"),
-        *("[local]", "[clients]", "[evaluate]", "[checkpoint]", "[log]"),
+        *(
+            "[local]",
+            "[clients]",
+            "[privacy]",
+            "[compress]",
+            "[pace]",
+            "[attack]",
+            "[evaluate]",
+            "[checkpoint]",
+            "[log]",
+        ),
     ]
 
 
@@ -111,7 +121,8 @@ def test_the_hash_never_changes_for_a_given_text() -> None:
     import hashlib
 
     values = to_dict(from_dict({}))
-    for key in ("out", "name", "executor", "workers", "device", "log", "checkpoint"):
+    off = ("privacy", "compress", "pace", "attack")  # what is as it is by default there asks for nothing
+    for key in ("out", "name", "executor", "workers", "device", "log", "checkpoint", *off):
         del values[key]
     del values["data"]["dir"], values["data"]["download"]
     values["evaluate"] = {"batch_size": 512, "clients": True, "every": 1, "personal": "auto", "split": "test"}

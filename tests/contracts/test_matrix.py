@@ -18,7 +18,7 @@ from accord.executors.processes import Processes
 from accord.executors.sequential import Sequential, answer
 from accord.wire.codec import decode, encode
 from support.cases import CASES, COHORTS, start
-from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data
+from support.federation import Everyone, Given, equal_trees, memories, same, tiny_data
 from support.personal import norm_model
 
 # Settings under which a method is FedAvg: its weights, and whether to the bit or up to rounding.
@@ -54,19 +54,6 @@ IDENTITIES: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 # What clients keep beside being FedAvg's; nobody else keeps anything then.
 KEPT = {"fml": {"private", "private_buffers"}, "ditto": {"own", "own_buffers"}, "fedrod": {"own_head"}}
-
-
-def memories(run: TinyRun) -> dict[int, Trees]:
-    return {client: run.store.get(client) or {} for client in run.store.clients()}
-
-
-def same(a: TinyRun, b: TinyRun) -> bool:
-    mine, theirs = memories(a), memories(b)
-    return (
-        equal_trees(a.state, b.state)
-        and mine.keys() == theirs.keys()
-        and all(equal_trees(mine[k], theirs[k]) for k in mine)
-    )
 
 
 def close(a: Trees, b: Trees) -> bool:

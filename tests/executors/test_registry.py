@@ -18,6 +18,7 @@ from accord.executors import EXECUTORS, check_compiles, choose, make_executor, m
 from accord.executors.gpu.batched import Batched
 from accord.executors.kernels import cpu_layers, layers_for, stacked_layers
 from accord.executors.processes import Processes
+from accord.executors.ray import OnRay
 from accord.executors.sequential import Sequential
 from support.federation import TinyRun, tiny_data
 
@@ -26,7 +27,7 @@ SOURCE = Path(accord.__file__).parent
 
 
 def test_all_files_of_the_package_are_looked_into() -> None:
-    assert dict(EXECUTORS) == {"sequential": Sequential, "batched": Batched, "processes": Processes}
+    assert dict(EXECUTORS) == {"sequential": Sequential, "batched": Batched, "processes": Processes, "ray": OnRay}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,9 @@ def test_compiled_steps_are_refused_by_those_who_have_none() -> None:
     check_compiles("auto")
     check_compiles("batched")
     for name in ("sequential", "processes"):
-        with pytest.raises(ConfigError, match=f"executor = '{name}' has none: use executor = 'auto' or 'batched', or"):
+        with pytest.raises(
+            ConfigError, match=f"executor = '{name}' has none: use executor = 'auto' or 'batched' or 'ray', or"
+        ):
             check_compiles(name)
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,10 +92,10 @@ def test_a_node_without_a_key_gets_nothing(up: Folder, stranger: Path) -> None:
 
 
 def test_without_tls_there_is_no_word(up: Folder, stranger: Path) -> None:
-    line = http.client.HTTPConnection("127.0.0.1", port_of(up), timeout=10)
-    line.request("GET", "/health")
-    with pytest.raises((http.client.HTTPException, OSError)):
-        line.getresponse()
+    with closing(http.client.HTTPConnection("127.0.0.1", port_of(up), timeout=30)) as line:
+        line.request("GET", "/health")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            line.getresponse()
     home = stranger.parent / "flower"
     home.mkdir()
     words = ["flower-supernode", "--superlink", f"127.0.0.1:{port_of(up)}", "--port", str(superlink.free_port())]
@@ -117,13 +118,17 @@ def test_a_server_with_another_certificate_is_not_believed(up: Folder, tmp_path:
 )
 def test_operators_are_answered_on_this_machine_alone(up: Folder, path: str, status: int) -> None:
     """uvicorn believes a proxy on this machine who it is that calls: so somebody from elsewhere is played."""
-    context = ssl.create_default_context(cafile=str(up.certificates.authority))
-    line = http.client.HTTPSConnection("127.0.0.1", port_of(up), timeout=10, context=context)
     method = "GET" if path in ("/docs", "/health") else "POST"
-    line.request(method, path, headers={"X-Forwarded-For": "203.0.113.9"})
-    assert line.getresponse().status == status
-    line.request(method, path, body=b"")
-    assert line.getresponse().status != 403
+    assert asked(up, method, path, {"X-Forwarded-For": "203.0.113.9"}) == status
+    assert asked(up, method, path, {}) != 403
+
+
+def asked(up: Folder, method: str, path: str, headers: dict[str, str]) -> int:
+    context = ssl.create_default_context(cafile=str(up.certificates.authority))
+    line = http.client.HTTPSConnection("127.0.0.1", port_of(up), timeout=30, context=context)
+    with closing(line):
+        line.request(method, path, headers=headers)
+        return line.getresponse().status
 
 
 def test_runs_one_after_the_other(up: Folder) -> None:

@@ -114,7 +114,7 @@ def test_retrieval_is_of_the_pool_as_it_is() -> None:
 
 def test_large_tensors_are_kept_only_where_they_are_read() -> None:
     data = apart_data()
-    bare = Evaluator(scene(data))
+    bare = Evaluator(scene(data, settings={"confusion": False, "calibration": False}))
     predictions = bare.scene.predictions(bare.scene.algorithm.answer, frozenset())
     assert [s.logits.numel() + s.features.numel() for s in predictions.environments] == [0, 0]
     kept = bare.scene.predictions(bare.scene.algorithm.answer, frozenset({"logits"})).plain

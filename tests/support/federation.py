@@ -16,19 +16,22 @@ from torch import nn
 
 from accord.client import Executor
 from accord.config import RunConfig
+from accord.config.tree import PaceConfig
 from accord.core.algorithm import Algorithm, Setup
 from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
 from accord.core.optim import SGD, Optimizer, Schedule
 from accord.core.plan import Plan
+from accord.core.tensors import Trees
 from accord.core.types import Replies, State, World
 from accord.data.federated import Environment, FederatedData, Groups, Pool, unchanged
-from accord.engine.exchange import LocalExchange
+from accord.engine.arrivals import StreamingExchange
 from accord.engine.federation import Federation
 from accord.engine.store import ClientStore
 from accord.executors.kernels import layers_for
 from accord.executors.sequential import Sequential
 from accord.models import MODELS
+from accord.pace.clock import without_clock
 from accord.sampling import Everyone
 
 CONFIG = RunConfig()
@@ -168,6 +171,7 @@ class TinyRun:
         with_test: bool = False,
         folder: Path | None = None,
         tolerate: float = 0.0,
+        pace: PaceConfig | None = None,
         **setup: Any,
     ) -> None:
         self.data = data or tiny_data(dtype=torch.get_default_dtype())
@@ -177,7 +181,8 @@ class TinyRun:
             ALGORITHMS[algorithm](self.setup, **(settings or {})) if isinstance(algorithm, str) else algorithm
         )
         clients = replace(CONFIG.clients, tolerate=tolerate)
-        self.federation = Federation(self.algorithm, self.data, self.model, replace(CONFIG, seed=seed, clients=clients))
+        config = replace(CONFIG, seed=seed, clients=clients, pace=pace or CONFIG.pace)
+        self.federation = Federation(self.algorithm, self.data, self.model, config)
         self.key = self.federation.key
         self.executor: Executor = executor(self.federation.site(with_test=with_test), self.algorithm.tasks)
         where = folder or Path(tempfile.mkdtemp(prefix="accord-test-"))
@@ -186,17 +191,27 @@ class TinyRun:
         self.store = ClientStore(where, self.data.sizes, 1 << 30)
         self.round = 0
         self.replies: Replies | None = None
-        self.state = self.federation.first_state(self.exchange())
+        self.clock = self.federation.clock()
+        self._state = self.federation.first_state(self.exchange())
+
+    @property
+    def state(self) -> State:
+        """What a checkpoint would hold: the method's state, and who is at work."""
+        return {**self._state, **self.clock.trees()}
+
+    @state.setter
+    def state(self, whole: State) -> None:
+        self._state, self.clock = without_clock(whole), self.federation.clock(whole)
 
     def world(self) -> World:
-        return self.federation.world(self.round)
+        return self.federation.world(self.round, self.clock)
 
-    def exchange(self) -> LocalExchange:
-        return self.federation.exchange(self.executor, self.store, self.round)
+    def exchange(self) -> StreamingExchange:
+        return self.federation.exchange(self.executor, self.store, self.round, clock=self.clock)
 
     def rounds(self, count: int = 1) -> TinyRun:
         for _ in range(count):
-            self.state, self.replies = self.algorithm.round(self.state, self.world(), self.exchange())
+            self._state, self.replies = self.algorithm.round(self._state, self.world(), self.exchange())
             self.round += 1
         return self
 
@@ -214,6 +229,21 @@ def equal_trees(a: Any, b: Any) -> bool:
     """Bitwise equality of two Trees."""
     return a.keys() == b.keys() and all(
         a[t].keys() == b[t].keys() and all(torch.equal(a[t][n], b[t][n]) for n in a[t]) for t in a
+    )
+
+
+def memories(run: TinyRun) -> dict[int, Trees]:
+    """What its clients remember."""
+    return {client: run.store.get(client) or {} for client in run.store.clients()}
+
+
+def same(a: TinyRun, b: TinyRun) -> bool:
+    """Bitwise equality of the server's state and of every client's memory."""
+    mine, theirs = memories(a), memories(b)
+    return (
+        equal_trees(a.state, b.state)
+        and mine.keys() == theirs.keys()
+        and all(equal_trees(mine[k], theirs[k]) for k in mine)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from accord.core.algorithm import Aggregator
 from accord.core.tensors import Tree, Trees
@@ -17,6 +17,7 @@ class Mean:
     """w = sum_k a_k w_k, a_k = n_k / sum n (`examples`) or 1 / m (`uniform`); names nobody sent stay as they are."""
 
     weight: Weighting = "examples"
+    needs_each: ClassVar[str] = ""
 
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
@@ -31,6 +32,11 @@ class EMA:
 
     keep: float
     of: Aggregator = field(default_factory=Mean)
+
+    @property
+    def needs_each(self) -> str | None:
+        """As the inner rule."""
+        return getattr(self.of, "needs_each", None)
 
     def state(self, tree: str, value: Tree) -> Trees:
         """What the inner rule remembers."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -90,6 +90,7 @@ class Nash:
     power: Weighting = "examples"
     radius: float = 0.0
     cap: float = math.inf
+    needs_each: ClassVar[str] = "bargains between the clients' changes"
 
     def state(self, tree: str, value: Tree) -> Trees:
         zero = torch.zeros((), dtype=torch.int64)

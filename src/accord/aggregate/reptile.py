@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
@@ -24,6 +24,7 @@ class Reptile:
     eps: float = 0.5
     decay: Decay = "none"
     rounds: int = 1
+    needs_each: ClassVar[str] = ""
 
     def state(self, tree: str, value: Tree) -> Trees:
         """The count of rounds, if eps depends on it."""
@@ -59,6 +60,7 @@ class Rprop:
     slower: float = 0.5
     low: float = 1e-7
     high: float = 0.1
+    needs_each: ClassVar[str] = ""
 
     def state(self, tree: str, value: Tree) -> Trees:
         """Equal steps, no signs yet."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,8 @@ def _each_weight(tree: str, state: State, replies: Replies, rule: Callable[[Tens
 class Median:
     """The median of every weight over the clients; for an even number the mean of the two in the middle."""
 
+    needs_each: ClassVar[str] = "takes the median of the clients' values"
+
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
 
@@ -52,6 +55,7 @@ class TrimmedMean:
     """The mean of every weight over the clients without its `trim` share of lowest and of highest values."""
 
     trim: float = 0.1
+    needs_each: ClassVar[str] = "leaves out the lowest and the highest of the clients' values"
 
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
@@ -75,6 +79,7 @@ class Krum:
     hostile: float = 0.2
     keep: int = 1
     by: str = "model"
+    needs_each: ClassVar[str] = "compares the clients' models"
 
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
@@ -122,6 +127,7 @@ class NormClip:
 
     limit: float
     of: Aggregator = field(default_factory=Mean)
+    needs_each: ClassVar[str] = "scales each client's change by its length"
 
     def state(self, tree: str, value: Tree) -> Trees:
         """What the inner rule remembers."""

@@ -82,6 +82,11 @@ class ServerOptimizer:
     step: ServerStep
     of: Aggregator = field(default_factory=Mean)
 
+    @property
+    def needs_each(self) -> str | None:
+        """As the inner rule."""
+        return getattr(self.of, "needs_each", None)
+
     def state(self, tree: str, value: Tree) -> Trees:
         """The step's moments and what the inner rule remembers."""
         moments = self.step.moments(value)

@@ -73,6 +73,7 @@ class Rates:
 class Relationships(fl.Part):
     """Core models at the server, p_i at the client, and the mixture of both."""
 
+    needs_each = "keeps each client's core model and sends all of them to everyone"
     problems = ("any",)
     mu: float
     horizon: float  # L, in rounds

@@ -33,6 +33,7 @@ from accord.core.tensors import add, dot, squared_norm, subtract, zeros_like
 class DynamicRegulariser(fl.Part):
     """Both halves: g_k in the client's memory, h on the server."""
 
+    needs_each = ""
     problems = ("any",)
     alpha: float
     num_clients: int

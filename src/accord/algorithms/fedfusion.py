@@ -86,6 +86,7 @@ def global_maps(model: fl.Model, job: fl.Job) -> Callable[[Tensor], Tensor]:
 class Fusion(fl.Part):
     """The operator: held by the server, trained by the clients between the two extractors."""
 
+    needs_each = ""
     problems = ("any",)
     operator: Operator
     init: Init

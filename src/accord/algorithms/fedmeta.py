@@ -141,6 +141,10 @@ class MetaUpdated(fl.Method):
     meta_lr: float = field(kw_only=True)
     num_classes: int = field(kw_only=True)
 
+    @property
+    def needs_each(self) -> str:
+        return "trains on the samples each client gave" if "contribute" in self.tasks else ""
+
     def start(self, state: fl.State, world: fl.World, exchange: Exchange) -> fl.State:
         if "contribute" not in self.tasks:
             return state

@@ -145,6 +145,10 @@ class TaylorMix(MeansPart):
 class MeanAugmented(fl.Method):
     """Averaging, after the means were exchanged once."""
 
+    @property
+    def needs_each(self) -> str:
+        return "passes each client's means on"
+
     def start(self, state: fl.State, world: fl.World, exchange: Exchange) -> fl.State:
         able = [client for client in world.clients if world.sizes[client] > 0]
         replies = exchange("means", able, {})

@@ -36,6 +36,7 @@ Form = Literal["pfllib", "mean"]
 class TiedTasks(fl.Part):
     """S at the server, and the term that ties a client's model to it."""
 
+    needs_each = ""
     problems = ("any",)
     form: Form
     mu: float

@@ -15,6 +15,7 @@ FedAvg, to the bit. A client that took no step adds nothing. Buffers are average
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -27,6 +28,7 @@ class Normalised:
     """The mean of the clients' changes per step, times the mean number of steps."""
 
     optimizer: SGD
+    needs_each: ClassVar[str] = ""  # the weights follow from numbers of samples and of steps
 
     def state(self, tree: str, value: fl.Tree) -> fl.Trees:
         return {}

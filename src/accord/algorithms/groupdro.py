@@ -29,6 +29,7 @@ from accord.core.disclosure import Declared, Disclosure
 class GroupWeights(fl.SampleLoss):
     """Cross-entropy that remembers its first value, and the weights the server makes of it."""
 
+    needs_each = "weighs each client by its loss"
     eta: float
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:

@@ -31,6 +31,7 @@ from accord.parts.lookup import in_chunks
 class FairStep(fl.Part):
     """The loss before training from the client, the weighted step on the server."""
 
+    needs_each = "weighs each client by its loss and the length of its change"
     problems = ("any",)
     q: float
     schedule: Schedule

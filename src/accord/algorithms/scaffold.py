@@ -30,6 +30,7 @@ from accord.core.tensors import add, subtract, zeros_like
 class ControlVariates(fl.Part):
     """Both halves: c on the server, c_k in the client's memory."""
 
+    needs_each = ""
     problems = ("any",)
     conflicts: ClassVar[frozenset[str]] = frozenset({"the gradient rule"})
     optimizer: SGD

@@ -77,6 +77,11 @@ class Calibrated(fl.Method):
     ridge: float = field(default=1e-3)
     rounds: int = 1
 
+    @property
+    def needs_each(self) -> str:
+        """The moments are summed."""
+        return ""
+
     def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
         """The usual round; where a calibration is due, everyone is asked for the moments."""
         state, replies = super().round(state, world, exchange)

@@ -15,6 +15,7 @@ from accord.cli import (
     describing,
     doctor,
     federation,
+    looking,
     profiling,
     reproducing,
     running,
@@ -46,6 +47,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "profile": takes_own_data(profiling.profile),
     "settings": settings.settings,
     "table": tabulating.table,
+    "report": looking.report,
+    "watch": looking.watch,
     "doctor": doctor.doctor,
 }
 for name, command in COMMANDS.items():

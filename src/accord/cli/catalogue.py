@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from accord.cli.options import ConfigFile, DataDir, Sets, changes
-from accord.cli.width import one_line, wide_console
+from accord.cli.width import one_line, wide_console, wrapped
 from accord.config import RunConfig, catalog, load_config
 from accord.config.cards import describe_setting, explanation, settings_of_entry
 from accord.errors import ConfigError, nearest
 from accord.settings import REQUIRED, Factory, plain
+
+if TYPE_CHECKING:
+    from accord.engine.traffic import Parcel, Traffic
 
 KINDS = {kind + "s": kind for kind in catalog.WHERE}
 EXPERIMENTS = "experiments"  # of the papers: no names a configuration knows
@@ -107,16 +109,35 @@ def _print_traffic(config: RunConfig) -> None:
 
     parcels = measure_traffic(config)
     if not parcels:
-        typer.echo("\nNo client sends or receives anything: all data is gathered in one place before training.")
+        pooled = "all data is gathered in one place before training."
+        alone = "every client is by itself."
+        typer.echo(f"\nNo client sends or receives anything: {pooled if parcels.needs_each else alone}")
         return
     words = f"model {config.model.name}, data {parcels.data}, {parcels.clients} clients"
     table = Table(title=f"What one client sends and receives ({words})", title_justify="left")
-    for column in ("when", "task", "direction", "tree", "bytes"):
+    for column in ("when", "task", "direction", "tree", "what it is", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")
     for parcel in parcels:
-        when = "once" if parcel.phase == "start" else "every round"
-        table.add_row(when, parcel.task, parcel.direction, Text(parcel.tree), f"{parcel.bytes:,}")
-    Console().print(table)
+        tree, size = Text(parcel.tree), f"{parcel.bytes:,}"
+        table.add_row(parcel.when, parcel.task, parcel.direction, tree, _kind(parcel), size)
+    wide_console().print(table)
+    typer.echo(wrapped(_beside(parcels)))
+
+
+def _kind(parcel: Parcel) -> str:
+    if parcel.kind is None:
+        return "others' answers" if parcel.passed_on else ""
+    return parcel.kind.word if parcel.declared else f"{parcel.kind.word} (not declared)"
+
+
+def _beside(traffic: Traffic) -> str:
+    """What the table does not say."""
+    numbers = [f"{', '.join(names)} ({task})" for task, names in traffic.numbers.items() if names]
+    said = f"Beside these, numbers: {'; '.join(numbers)}.\n" if numbers else ""
+    said += "".join(f"In force: {words}.\n" for words in traffic.filters)
+    if traffic.needs_each:
+        return f"{said}No secure aggregation: the server {', and '.join(traffic.needs_each)}."
+    return f"{said}Secure aggregation would do: weighted sums of the answers are all the server needs."
 
 
 def entry(kind: str, name: str, factory: Factory) -> dict[str, Any]:

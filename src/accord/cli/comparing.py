@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand
@@ -11,8 +11,21 @@ from typer.core import TyperCommand
 from accord.cli.bars import Bars
 from accord.cli.guard import Stopped, complain
 from accord.cli.lists import numbers, variants
-from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
-from accord.cli.running import say_left_out
+from accord.cli.options import (
+    ConfigFile,
+    DataDir,
+    ExecutorName,
+    Log,
+    Name,
+    Out,
+    Page,
+    Quiet,
+    Rounds,
+    Sets,
+    changes,
+    logs,
+)
+from accord.cli.running import say_left_out, write_page
 from accord.cli.width import wide_console, width, wrapped
 from accord.errors import RunError
 from accord.observe import Observer, RichProgress, headline
@@ -64,6 +77,9 @@ def compare(
         int | None, typer.Option(metavar="R", help="Rounds of a trial, if fewer than the runs have.")
     ] = None,
     jobs: Annotated[str, typer.Option(metavar="N", help="Runs at a time; auto: as many as pay.")] = "1",
+    on: Annotated[
+        str, typer.Option(metavar="PLACE", help="here, or ray: every run a task of the Ray cluster (RAY_ADDRESS).")
+    ] = "here",
     baseline: Annotated[
         str | None, typer.Option(metavar="A", help="Print differences to this one; else to the best.")
     ] = None,
@@ -76,13 +92,15 @@ def compare(
     data_dir: DataDir = None,
     log: Log = None,
     quiet: Quiet = False,
+    page: Page = True,
 ) -> None:
     """Run algorithms over seeds and tabulate mean and deviation; run it again to go on after a stop."""
     from accord.study.comparison import compare as carry_out
 
     short = {"rounds": rounds, "out": out, "name": name, "executor": executor, "data_dir": data_dir}
     at_a_time = jobs_of(jobs)
-    terminal = Terminal(quiet, several=at_a_time != 1)
+    alone = at_a_time == 1 and on == "here"
+    terminal = Terminal(quiet, several=not alone)
     try:
         result = carry_out(
             variants(algorithms, "--algorithms"),
@@ -93,7 +111,8 @@ def compare(
             tune=tune,
             tune_rounds=tune_rounds,
             jobs=at_a_time,
-            observers=observers_for if quiet or at_a_time != 1 else watching,
+            on=cast(Any, on),  # checked there
+            observers=watching if alone and not quiet else observers_for,
             progress=terminal,
         )
     except KeyboardInterrupt as stop:
@@ -110,6 +129,8 @@ def compare(
     picture = result.folder / "curves.png"
     if picture.is_file() and not quiet:
         typer.echo(f"picture: {picture}")
+    if page and result.summaries:
+        write_page([result.folder], result.folder / "report.html", quiet)
     typer.echo(str(result.folder))
     if result.failed:
         total = len(result.failed) + len(result.summaries)

@@ -18,6 +18,7 @@ Name = Annotated[str | None, typer.Option(help="The folder's name below --out.")
 ExecutorName = Annotated[str | None, typer.Option("--executor", help="How clients are run; `accord list executors`.")]
 DataDir = Annotated[str | None, typer.Option(metavar="DIR", help="Folder with the data files.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print only where the results are.")]
+Page = Annotated[bool, typer.Option("--page/--no-page", help="Write report.html, all of it as one page.")]
 
 Log = Annotated[
     list[str] | None,

@@ -10,6 +10,7 @@ import typer
 from accord.cli.guard import Stopped
 from accord.cli.lists import numbers, words
 from accord.cli.options import Quiet, Sets
+from accord.cli.running import write_page
 from accord.errors import ConfigError, RunError
 
 
@@ -58,6 +59,8 @@ def reproduce(
     except KeyboardInterrupt as stop:
         raise Stopped("run the same command again to go on") from stop
     typer.echo(result.text)
+    if result.folders:
+        write_page(result.folders, runs / f"{id}-{scale}.html", quiet)
     if result.failed:
         raise RunError(f"{len(result.failed)} runs failed: {'; '.join(result.failed)}")
 

@@ -14,7 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from accord.cli.guard import Stopped, complain
-from accord.cli.options import ConfigFile, DataDir, ExecutorName, Log, Name, Out, Quiet, Rounds, Sets, changes, logs
+from accord.cli.options import (
+    ConfigFile,
+    DataDir,
+    ExecutorName,
+    Log,
+    Name,
+    Out,
+    Page,
+    Quiet,
+    Rounds,
+    Sets,
+    changes,
+    logs,
+)
 from accord.config import RunConfig, load_config, to_toml
 from accord.errors import ConfigError
 from accord.observe import Observer, RichProgress
@@ -45,6 +58,7 @@ def run(
     data_dir: DataDir = None,
     log: Log = None,
     quiet: Quiet = False,
+    page: Page = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete configuration only.")] = False,
 ) -> None:
     """Train a model in a simulated federation.
@@ -59,18 +73,20 @@ def run(
         return
     from accord.engine.run import run as start
 
-    report(watched(lambda observers: start(settings, observers=observers), settings, quiet), quiet)
+    report(watched(lambda observers: start(settings, observers=observers), settings, quiet), quiet, page)
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="Folder of a run that was stopped.")], quiet: Quiet = False
+    folder: Annotated[Path, typer.Argument(help="Folder of a run that was stopped.")],
+    quiet: Quiet = False,
+    page: Page = True,
 ) -> None:
     """Go on with a stopped run; the result is the same as without the stop."""
     from accord.engine.folder import read_config
     from accord.engine.run import resume as go_on
 
     settings = read_config(folder)
-    report(watched(lambda observers: go_on(folder, observers=observers), settings, quiet), quiet)
+    report(watched(lambda observers: go_on(folder, observers=observers), settings, quiet), quiet, page)
 
 
 def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, quiet: bool) -> Outcome:
@@ -88,8 +104,8 @@ def watched(work: Callable[[Sequence[Observer]], Outcome], config: RunConfig, qu
             observer.close()
 
 
-def report(outcome: Outcome, quiet: bool) -> None:
-    """The table at the end of a run, its picture, and where everything is."""
+def report(outcome: Outcome, quiet: bool, page: bool = False) -> None:
+    """The table at the end of a run, its picture and its page, and where everything is."""
     from accord.figures import judged_value
     from accord.report import curves, run_lines
 
@@ -108,7 +124,18 @@ def report(outcome: Outcome, quiet: bool) -> None:
         if summary.get("note"):
             typer.echo(f"note: {summary['note']}")
     say_left_out(summary)
+    if page:
+        write_page([folder], folder / "report.html", quiet)
     typer.echo(str(folder))
+
+
+def write_page(folders: Sequence[Path], target: Path, quiet: bool) -> None:
+    """The runs in or below some folders as one page."""
+    from accord.report.page import write_report
+
+    written = write_report(folders, target)
+    if not quiet:
+        typer.echo(f"report: {written}")
 
 
 def show_sites(folder: Path, summary: Mapping[str, Any]) -> None:

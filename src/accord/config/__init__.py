@@ -5,8 +5,10 @@ from __future__ import annotations
 from accord.config.load import config_hash, from_dict, load_config, to_dict, to_toml
 from accord.config.tree import (
     AlgorithmConfig,
+    AttackConfig,
     CheckpointConfig,
     ClientsConfig,
+    CompressConfig,
     DataConfig,
     EvaluateConfig,
     FederationConfig,
@@ -14,14 +16,17 @@ from accord.config.tree import (
     LogConfig,
     ModelConfig,
     PartitionConfig,
+    PrivacyConfig,
     RunConfig,
     TransformConfig,
 )
 
 __all__ = [
     "AlgorithmConfig",
+    "AttackConfig",
     "CheckpointConfig",
     "ClientsConfig",
+    "CompressConfig",
     "DataConfig",
     "EvaluateConfig",
     "FederationConfig",
@@ -29,6 +34,7 @@ __all__ = [
     "LogConfig",
     "ModelConfig",
     "PartitionConfig",
+    "PrivacyConfig",
     "RunConfig",
     "TransformConfig",
     "config_hash",

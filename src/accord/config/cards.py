@@ -5,12 +5,13 @@ from __future__ import annotations
 from accord.config import catalog
 from accord.config.sections import own_settings
 from accord.config.toml import literal
-from accord.config.tree import AlgorithmConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
+from accord.config.tree import AlgorithmConfig, AttackConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
 from accord.settings import REQUIRED, Factory, Setting
 
 # Sections that hold the settings of what they name; of other kinds an entry may declare a setting of its own.
 SECTIONS = {
-    section.kind: section for section in (AlgorithmConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
+    section.kind: section
+    for section in (AlgorithmConfig, AttackConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
 }
 
 

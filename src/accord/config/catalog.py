@@ -23,8 +23,12 @@ WHERE = {
     "measure": ("accord.measures", "MEASURES"),
     "initialisation": ("accord.models.initialisation", "INITIALISATIONS"),
     "sampler": ("accord.sampling", "SAMPLERS"),
+    "distribution": ("accord.pace", "DISTRIBUTIONS"),
+    "presence": ("accord.pace", "PRESENCES"),
     "optimizer": ("accord.core.optim", "OPTIMIZERS"),
     "schedule": ("accord.core.optim", "SCHEDULES"),
+    "attack": ("accord.attacks", "ATTACKS"),
+    "protection": ("accord.filters", "PROTECTIONS"),
     "executor": ("accord.executors", "EXECUTORS"),
 }
 

@@ -97,6 +97,23 @@ def _minimum_fits(config: RunConfig) -> str:
     )
 
 
+@_on("clients.over", "pace")
+def _somebody_comes_first(config: RunConfig) -> str:
+    if not config.clients.over or config.pace.used:
+        return ""
+    return (
+        f"clients.over = {config.clients.over} asks more clients than a round waits for, and without [pace] all of "
+        "them come at the same time: set pace.step and pace.speed, or clients.over to 0"
+    )
+
+
+@_on("pace.intervals", "pace.presence")
+def _intervals_are_used(config: RunConfig) -> str:
+    if not config.pace.intervals or config.pace.presence == "trace":
+        return ""
+    return f"pace.intervals is not read with pace.presence = '{config.pace.presence}': set it to trace"
+
+
 @_on("partition.holdout", "partition.validation", "partition.test")
 def _something_is_left_to_train_on(config: RunConfig) -> str:
     partition = config.partition

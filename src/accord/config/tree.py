@@ -128,10 +128,81 @@ class ClientsConfig:
     minimum: Annotated[int, AtLeast(1), "fewest answers that make a round"] = 1
     tolerate: Annotated[float, FRACTION, "share of those asked that may fail before the run ends"] = 0.0
     drop_rate: Annotated[float, PROPER_FRACTION, "simulated chance that a client does not answer"] = 0.0
+    over: Annotated[
+        float, NOT_NEGATIVE, "share asked beyond that; the first to come by the clock of [pace] make the round"
+    ] = 0.0
 
     def cohort(self, available: int) -> int:
-        """How many of `available` clients are asked in a round; halves are rounded up, one is the least."""
+        """How many of `available` clients make a round; halves are rounded up, one is the least."""
         return self.count or max(1, int(self.fraction * available + 0.5))
+
+    def asked(self, available: int) -> int:
+        """How many of them are asked: the cohort, and those asked beyond it, as far as there are any."""
+        cohort = self.cohort(available)
+        return max(cohort, min(available, int(cohort * (1 + self.over) + 0.5))) if self.over else cohort
+
+
+@dataclass(frozen=True)
+class PaceConfig:
+    """How long clients take and when they are there, in a simulated clock; without a setting there is no clock."""
+
+    step: Annotated[float, NOT_NEGATIVE, "seconds a step takes, times the client's factor"] = 0.0
+    speed: Annotated[str, Named("distribution"), "how these factors are spread; one of 2 takes twice as long"] = (
+        "constant"
+    )
+    spread: Annotated[float, NOT_NEGATIVE, "how far they lie apart; see the distribution"] = 0.5
+    mbit: Annotated[float, NOT_NEGATIVE, "megabits per second from and to a client; 0: sending takes no time"] = 0.0
+    network: Annotated[str, Named("distribution"), "how the factors are spread by which sending takes longer"] = (
+        "constant"
+    )
+    network_spread: Annotated[float, NOT_NEGATIVE, "how far they lie apart"] = 0.5
+    latency: Annotated[float, NOT_NEGATIVE, "seconds that every task takes beside"] = 0.0
+    devices: Annotated[
+        str, "CSV file of client and seconds_per_step, mbit or latency, in the place of what is drawn; empty: none"
+    ] = ""
+    presence: Annotated[str, Named("presence"), "when clients can be asked"] = "always"
+    share: Annotated[float, Range(above=0, high=1), "of the rounds (chance) or of a period (daily)"] = 0.5
+    period: Annotated[float, POSITIVE, "seconds after which daily and trace begin again"] = 86400.0
+    intervals: Annotated[str, "CSV file of client, from, until, for presence = trace"] = ""
+    deadline: Annotated[float, NOT_NEGATIVE, "seconds an exchange waits for answers; 0: for all of them"] = 0.0
+    wait: Annotated[float, POSITIVE, "seconds that pass in a round in which too few clients are there"] = 60.0
+
+    @property
+    def used(self) -> bool:
+        """Whether anything of it is set."""
+        return self != PaceConfig()
+
+
+@dataclass(frozen=True)
+class AttackConfig(Chosen):
+    """Hostile clients, in a simulation."""
+
+    kind: ClassVar[str] = "attack"
+    name: Annotated[str, "what hostile clients do; `accord list attacks`"] = "none"
+    share: Annotated[float, Range(above=0, high=1), "share of the clients that are hostile, drawn from the seed"] = 0.2
+    clients: Annotated[tuple[int, ...], NOT_NEGATIVE, "which ones, by number; empty: a share"] = ()
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PrivacyConfig(Chosen):
+    """What differential privacy promises, and to whom."""
+
+    kind: ClassVar[str] = "protection"
+    name: Annotated[
+        str, "who is protected: a client from whoever sees the models, or from the server too, or a sample; by noise"
+    ] = "none"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompressConfig:
+    """How clients' answers are made small."""
+
+    keep: Annotated[
+        float, Range(above=0, high=1), "share of a model's values that travels up, those that changed most; 1: all"
+    ] = 1.0
+    bits: Annotated[Literal[8, 32], "bits of a value that travels up; 8: multiples of a step, rounded by chance"] = 32
 
 
 @dataclass(frozen=True)
@@ -222,6 +293,10 @@ class RunConfig:
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     clients: ClientsConfig = field(default_factory=ClientsConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
+    compress: CompressConfig = field(default_factory=CompressConfig)
+    pace: PaceConfig = field(default_factory=PaceConfig)
+    attack: AttackConfig = field(default_factory=AttackConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from accord.core.judgement import Judgement
 from accord.core.model import Model, Out
 from accord.core.optim import Optimizer, Schedule
+from accord.core.persample import PerSample
 from accord.core.plan import Plan
 from accord.core.task import LocalTraining, Part, Task, check_parts
 from accord.core.tensors import Tree, Trees, ordered_trees
@@ -23,7 +24,10 @@ L = TypeVar("L", bound=LocalTraining)
 
 
 class Aggregator(Protocol):
-    """Folds the clients' trees of one name into the server's."""
+    """Folds the clients' trees of one name into the server's.
+
+    One for which a weighted sum of them is enough says `needs_each = ""`, another what it does (`accord.core.sums`).
+    """
 
     def state(self, tree: str, value: Tree) -> Trees:
         """Trees it needs to remember beside `tree` itself (momentum, second moments)."""
@@ -178,6 +182,11 @@ class Method:
         """Every sample is judged by itself."""
         return False
 
+    @property
+    def needs_each(self) -> str | None:
+        """What a `round` or `start` of its own does that takes each answer by itself; empty: sums are enough."""
+        return None
+
     def init(self, world: World) -> State:
         """The initial model, the parts' and the aggregators' own trees."""
         params, buffers = self.model.init()
@@ -271,6 +280,7 @@ class Setup:
     clip: float = 0.0
     free_last_batch: bool = True  # the user left the last-batch policy to us
     keeps_optimizer: bool = False  # clients keep its state over rounds
+    private: PerSample | None = None  # of every training task: DP-SGD
 
     @overload
     def local(self, *parts: Part, kind: type[L], **fields: Any) -> L: ...
@@ -285,7 +295,13 @@ class Setup:
         """
         fill = self.free_last_batch and any(part.couples for part in parts)
         plan = replace(self.plan, last_batch="fill") if fill else self.plan
-        shared = {"optimizer": self.optimizer, "plan": plan, "clip": self.clip, "keeps_optimizer": self.keeps_optimizer}
+        shared = {
+            "optimizer": self.optimizer,
+            "plan": plan,
+            "clip": self.clip,
+            "keeps_optimizer": self.keeps_optimizer,
+            "private": self.private,
+        }
         return kind(self.model, check_parts(parts), **{**shared, **fields})
 
     @overload

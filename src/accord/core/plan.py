@@ -18,17 +18,25 @@ class Plan:
     The last batch of an epoch, when the data does not divide evenly:
     `fill` tops it up with samples from the start of the same epoch's order, `drop` leaves it out, `pad` keeps it
     short (executors that need equal shapes add rows of weight 0). A batch is never larger than the client's data.
+
+    With `poisson` every sample is in every batch by a chance of its own, as privacy by sampling is reckoned for:
+    batches are as many, `batch_size` samples in the mean, and may be empty.
     """
 
     epochs: int = 1
     steps: int = 0
     batch_size: int = 32  # 0: all of the client's data
     last_batch: LastBatch = "pad"
+    poisson: bool = False
 
     def schedule(self, rng: np.random.Generator, examples: int) -> list[Indices]:
         """Positions in the client's data, one array per step."""
         if examples == 0 or (self.epochs == 0 and self.steps == 0):
             return []
+        if self.poisson:
+            size = min(self.batch_size or examples, examples)
+            count = self.steps or self.epochs * -(-examples // size)
+            return [np.flatnonzero(rng.random(examples) < size / examples) for _ in range(count)]
         batches: list[Indices] = []
         epoch = 0
         while epoch < self.epochs if self.steps == 0 else len(batches) < self.steps:
@@ -38,6 +46,13 @@ class Plan:
             batches += new
             epoch += 1
         return batches[: self.steps] if self.steps else batches
+
+    def count(self, examples: int) -> int:
+        """How many steps a client with so many samples takes."""
+        if examples == 0 or (self.epochs == 0 and self.steps == 0):
+            return 0
+        in_epoch = len(self._epoch(np.arange(examples)))
+        return (self.steps if in_epoch else 0) if self.steps else self.epochs * in_epoch
 
     def lengths(self, examples: int) -> list[int]:
         """Samples in each batch of an epoch, as far as the steps go; empty: no step is taken."""

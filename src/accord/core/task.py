@@ -19,6 +19,7 @@ from torch import Tensor
 from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Model, Out
 from accord.core.optim import SGD, Optimizer, clip_by_norm, in_one
+from accord.core.persample import PerSample
 from accord.core.plan import Plan
 from accord.core.tensors import Tree, Trees, add_to, clone, is_stacked, ordered, ordered_trees
 from accord.core.types import Batch, Carry, Job, Replies, Result, State, World
@@ -67,6 +68,7 @@ class Part:
     problems: ClassVar[tuple[str, ...]] = ("classification",)  # tasks it is defined for; "any": it reads no labels
     needs: ClassVar[str] = "labels that are one class per sample"  # what other tasks lack
     mixes: ClassVar[bool] = False  # it computes with inputs as real numbers: token ids have no mean
+    needs_each: ClassVar[str | None] = None  # what its `update` does that no sum of the answers is enough for, or ""
 
     @property
     def name(self) -> str:
@@ -77,6 +79,10 @@ class Part:
     def couples(self) -> bool:
         """Whether its loss compares the samples of a batch, which should then have no short last one."""
         return False
+
+    def has_own(self, hook: str) -> bool:
+        """Whether it does anything there."""
+        return getattr(type(self), hook) is not getattr(Part, hook)
 
     # server -------------------------------------------------------------------------------------------------
     def state(self, model: Model, world: World) -> Trees:
@@ -159,6 +165,7 @@ class LocalTraining:
     frozen: frozenset[str] = frozenset()  # parameters that are not trained
     personal: frozenset[str] = frozenset()  # parameters and buffers that stay with the client
     keeps_optimizer: bool = False  # its state stays with the client over rounds
+    private: PerSample | None = None  # every sample's gradient is clipped by itself, and noise is added
     hands_over: bool = False  # it answers with the model it is judged by, and with nothing else
 
     def __post_init__(self) -> None:
@@ -235,9 +242,12 @@ class LocalTraining:
         """One optimizer step; the hooks run in the order of the list."""
         batch = self.prepare(job, carry, batch)
         leaves = trained(carry)
-        with torch.enable_grad():
-            loss, *sums = self.objective(job, carry, leaves, batch)
-            grads = gradients(loss, leaves)
+        if self.private is not None:
+            grads, sums = self.private.gradients(self, job, carry, leaves, batch)
+        else:
+            with torch.enable_grad():
+                loss, *sums = self.objective(job, carry, leaves, batch)
+                grads = gradients(loss, leaves)
         self.move(job, carry, batch, grads, sums)
         return carry
 

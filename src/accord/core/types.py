@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -96,6 +96,13 @@ class World(NamedTuple):
     key: Key
 
 
+class Began(NamedTuple):
+    """What a client's work began from, where that need not be what the server has now."""
+
+    version: int  # as `Streaming.begin` was told
+    shared: Trees  # the message the client was given
+
+
 @dataclass(frozen=True)
 class Replies:
     """Answers ordered by client id, never by arrival. Clients that failed are in `missing`, with the reason."""
@@ -104,6 +111,7 @@ class Replies:
     results: tuple[Result, ...]
     examples: Tensor  # [k] training samples of those who answered
     missing: Mapping[int, str]
+    began: tuple[Began, ...] = ()  # of each, for those that came by `Streaming.arrivals`
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -135,6 +143,10 @@ class Replies:
         """Weighted mean, one client after the other so that they are never stacked."""
         weights = self.weights(weight) if isinstance(weight, str) else weight
         return weighted_sum(self.each(tree), weights)
+
+    def measured(self, name: str) -> bool:
+        """Whether the clients sent such a metric (under privacy they keep their losses to themselves)."""
+        return bool(self.results) and name in self.results[0].metrics
 
     def metric(self, name: str) -> Tensor:
         """[k] one metric of every client, float64."""
@@ -168,4 +180,38 @@ class Exchange(Protocol):
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
     ) -> Replies:
         """Ask `clients` to run the named task."""
+        ...
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """What an exchange may be beside: one whose clients begin at any time and answer whenever they are done.
+
+    Work that has begun outlives the round, and a resume. A client is at work once at a time, and answers at most once
+    in a round. `accord.core.streaming.streaming(exchange)` makes one of any exchange.
+    """
+
+    def begin(
+        self,
+        task: str,
+        clients: Sequence[int],
+        shared: Trees,
+        private: Mapping[int, Trees] | None = None,
+        *,
+        version: int = 0,
+        slots: int = 0,
+    ) -> None:
+        """Have clients begin in this order, while fewer than `slots` are at work (0: all of them, at once).
+
+        The others wait. The first of them who is not at work, has not answered in this round and can be reached begins
+        wherever a place becomes free; whoever still waits at the round's end was never asked. `version` comes back
+        with the answers.
+        """
+        ...
+
+    def arrivals(self, count: int) -> Replies:
+        """The next `count` answers, whatever they began from; fewer where no more can come in this round.
+
+        A round in which nobody answers at all ends here, as one of an exchange with no answers does.
+        """
         ...

@@ -160,7 +160,7 @@ def build_setup(config: RunConfig, facts: Facts, model: Model) -> Setup:
         optimizer=_optimizer(config),
         plan=Plan(local.epochs, local.steps, local.batch_size, policy),
         schedule=Schedule(local.lr, local.schedule, local.decay, local.decay_every, local.min_lr, config.rounds),
-        sampler=SAMPLERS[config.clients.sampler](config.clients.cohort(len(facts.members))),
+        sampler=SAMPLERS[config.clients.sampler](config.clients.asked(len(facts.members))),
         num_clients=len(facts.sizes) - len(facts.unseen),
         num_classes=facts.num_classes,
         rounds=config.rounds,

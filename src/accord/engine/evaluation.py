@@ -50,4 +50,5 @@ def scene_of(federation: Federation) -> Scene:
             **({"client_names": list(data.names)} if data.names else {}),
         },
         visit=visit,
+        budget=federation.filters.budget,
     )

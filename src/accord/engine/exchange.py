@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 
-from accord.client import Answer, Executor, Request, Work
+from accord.client import Answer, Draws, Executor, Request, Work
 from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
-from accord.core.types import Exchange, Replies
+from accord.core.types import Exchange, Replies, Result
 from accord.engine.store import ClientStore
 from accord.errors import DivergedError, RunError
+from accord.filters import NO_FILTERS, Filters
+from accord.pace import Clock
 
 DROPPED_OUT = "dropped out (simulated)"
 
@@ -29,6 +31,16 @@ class RoundExchange(Exchange, Protocol):
     bytes_up: int
     bytes_down: int
     missing: dict[int, str]
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """An exchange in which simulated time passes."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Since the run began; None where no time is simulated."""
+        ...
 
 
 class EmptyRound(RunError):  # noqa: N818 - nothing is wrong with a round that has it
@@ -105,14 +117,25 @@ class LocalExchange:
         drop_rate: float = 0.0,
         keep_memory: bool = True,
         name_of: Callable[[int], str] = str,
+        filters: Filters = NO_FILTERS,
+        clock: Clock | None = None,
+        cohort: tuple[int, int] = (0, 0),
     ) -> None:
         self.executor, self.store, self.key = executor, store, key
         self.round, self.lr = round, lr
         self.policy, self.drop_rate, self.keep_memory = policy or Policy(), drop_rate, keep_memory
-        self.name_of = name_of
+        self.name_of, self.filters = name_of, filters
+        self.carried: dict[int, Trees] = {}  # the clients' last answers, as they would lie on the wire
+        self.clock = clock or Clock(key)
+        self.cohort = cohort  # how many make a round, and how many are asked so that enough come early
         self.bytes_down = self.bytes_up = 0
         self.missing: dict[int, str] = {}
         self._exchanges = 0
+
+    @property
+    def seconds(self) -> float | None:
+        """The simulated time; None where none passes."""
+        return self.clock.now if self.clock.pace is not None else None
 
     def __call__(
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
@@ -121,25 +144,77 @@ class LocalExchange:
         private = private or {}
         absent = {client: DROPPED_OUT for client in sorted(clients) if self._drops(task, client)}
         reached = [client for client in sorted(clients) if client not in absent]
-        works = [Work(client, private.get(client, {}), self.store.get(client)) for client in reached]
-        self.bytes_down += len(works) * num_bytes(shared) + sum(num_bytes(work.private) for work in works)
-        answers = self.executor.run(Request(task, self.round, self.lr, shared, works)) if works else []
+        self.bytes_down += len(reached) * num_bytes(shared) + sum(num_bytes(private.get(c, {})) for c in reached)
+        if self.clock.pace is not None:
+            reached, others = self._in_time(task, reached, shared, private)
+            absent |= others
+        answers = self._asked(task, reached, shared, private)
         try:
             good, missing = collect(task, self.round, clients, answers, self.policy, absent, self.name_of)
         except EmptyRound:
             self.missing |= absent | {a.client: a.error for a in answers if a.result is None}
             raise
         self.missing |= missing
-        results = []
-        for answer in good:
-            assert answer.result is not None
-            self.bytes_up += num_bytes(answer.result.reply)
-            if self.keep_memory:
-                self.store.put(answer.client, (self.round + 1, self._exchanges), answer.result.memory)
-            results.append(answer.result)
+        results = [self._taken(answer) for answer in good]
         self._exchanges += 1
         ids = tuple(answer.client for answer in good)
-        return Replies(ids, tuple(results), torch.tensor(self.store.sizes[list(ids)]), missing)
+        replies = Replies(ids, tuple(results), torch.tensor(self.store.sizes[list(ids)]), missing)
+        return self.filters.together(task, shared, replies, self.key, self.round)
+
+    def _taken(self, answer: Answer) -> Result:
+        """The server has it: bytes are counted, and what the client keeps is kept."""
+        assert answer.result is not None
+        self.bytes_up += self._weight(answer)
+        if self.keep_memory:
+            self.store.put(answer.client, (self.round + 1, self._exchanges), answer.result.memory)
+        return answer.result
+
+    def _asked(
+        self,
+        task: str,
+        clients: Sequence[int],
+        shared: Trees,
+        private: Mapping[int, Trees],
+        *,
+        begun: tuple[int, float] | None = None,
+    ) -> list[Answer]:
+        """What clients answer, in any order; `begun`: the round in which their work began, and its learning rate."""
+        works = [Work(client, private.get(client, {}), self.store.get(client)) for client in clients]
+        round, lr = begun or (self.round, self.lr)
+        request, of = Request(task, round, lr, shared, works), {work.client: work for work in works}
+        answers = self.executor.run(request) if works else []
+        return [self._filtered(request, of[answer.client], answer) for answer in answers]
+
+    def _filtered(self, request: Request, work: Work, answer: Answer) -> Answer:
+        """The answer after its way over the wire."""
+        if answer.result is None:
+            return answer
+        draws = Draws(self.key.client(work.client), request.task, request.round)
+        left = self.filters.outgoing(request.task, request, work, answer.result, draws)
+        self.carried[work.client] = left.reply
+        arrived = self.filters.incoming(request.task, request.shared, left.reply)
+        return replace(answer, result=left._replace(reply=arrived))
+
+    def _weight(self, answer: Answer) -> int:
+        """Bytes a client sends."""
+        return num_bytes(self.carried[answer.client]) if answer.result is not None else 0
+
+    def _in_time(
+        self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees]
+    ) -> tuple[list[int], dict[int, str]]:
+        """Those whose answers are waited for, by the clock, and why the others' are not; theirs are never made."""
+        self._weigh(task, clients, shared, private)
+        common = num_bytes(shared)
+        times = {c: self.clock.seconds(task, c, common + num_bytes(private.get(c, {}))) for c in clients}
+        enough, asked = self.cohort
+        return self.clock.gather(self.round, times, enough if enough < len(clients) <= asked else len(clients))
+
+    def _weigh(self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees]) -> None:
+        """How large an answer is must be known before anybody's time is: one client tries the task, once in a run."""
+        pace = self.clock.pace
+        if pace is None or not pace.weighs or task in self.clock.answers or not clients:
+            return
+        self.clock.answers[task] = self._weight(self._asked(task, [min(clients)], shared, private)[0])
 
     def _drops(self, task: str, client: int) -> bool:
         if not self.drop_rate:

@@ -22,14 +22,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from accord.attacks import Attack, Attacked, Hostile
 from accord.client import Executor, Site
 from accord.config import RunConfig, catalog, config_hash
 from accord.core.algorithm import Algorithm
+from accord.core.disclosure import disclosures
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.task import Task
 from accord.core.types import Exchange, Facts, State, World
 from accord.data.federated import Dataset, FederatedData
+from accord.engine.arrivals import StreamingExchange
 from accord.engine.build import (
     build_algorithm,
     build_data,
@@ -43,15 +46,20 @@ from accord.engine.build import (
     pooled,
 )
 from accord.engine.checkpoint import to_device
-from accord.engine.exchange import LocalExchange, Policy
+from accord.engine.exchange import EmptyRound, Policy
+from accord.engine.filtering import budget_of, filters_of, privately
 from accord.engine.identity import Identity, identity
+from accord.engine.pacing import build_pace
 from accord.engine.planned import check_steps
 from accord.engine.problem import check_asked, check_defined, facts_of
 from accord.engine.settled import handed_over, settled
 from accord.engine.store import ClientStore
+from accord.engine.suitability import check_filters
 from accord.engine.trial import trains_on_one, try_network
 from accord.errors import ConfigError
 from accord.executors import choose, make_executor
+from accord.filters import NO_FILTERS, Filters
+from accord.pace import Clock, Pace
 
 
 def _unobserved(done: int, total: int) -> None:
@@ -68,6 +76,7 @@ class Federation:
     config: RunConfig
     own_data: bool = False  # whether they were given, and are not those the configuration names
     own_network: bool = False
+    filters: Filters = NO_FILTERS  # between its clients and its server
     real: bool = False  # its clients are nodes on a network, and their data is not here
 
     @classmethod
@@ -90,15 +99,23 @@ class Federation:
         facts = facts_of(config, divided)
         made = build_model(config, facts, model, device)
         try_network(made, divided)
-        algorithm = build_algorithm(config, build_setup(config, facts, made))
+        setup = build_setup(config, facts, made)
+        budget = budget_of(config, facts, setup)
+        algorithm = build_algorithm(config, privately(setup, budget))
         check_defined(config.algorithm.name, algorithm, facts)
+        filters = filters_of(config, budget, algorithm)
         choose(config.executor, device, len(facts.members))  # says why, where it cannot be had here
-        return cls(algorithm, divided, made, config, data is not None, model is not None)._looked_over()
+        built = cls(algorithm, divided, made, config, data is not None, model is not None, filters)._looked_over()
+        _ = built.pace  # traces are read here
+        return built
 
     def _looked_over(self) -> Federation:
         """Itself, if its clients can take the steps they will be asked for, with a note where some cannot."""
+        check_filters(self.config, self.facts, self.algorithm, self.site(), self.filters)
         on_one = partial(trains_on_one, self.model, self.data)
         remarks = check_steps(self.algorithm, self.facts, self.config.clients.tolerate, on_one)
+        if self.hostile is not None:
+            remarks = [*remarks, self.hostile.note(len(self.data))]
         note = "; ".join([*([self.data.note] if self.data.note else []), *remarks])
         return replace(self, data=replace(self.data, note=note)) if remarks else self
 
@@ -115,7 +132,23 @@ class Federation:
     @cached_property
     def train_data(self) -> FederatedData:
         """What clients train on: their own data, or all of it in one place where the method wants that."""
-        return pooled(self.data) if self.algorithm.pools_data else self.data
+        data = self.data if self.hostile is None else self.hostile.poisoned(self.data)
+        return pooled(data) if self.algorithm.pools_data else data
+
+    @cached_property
+    def hostile(self) -> Hostile | None:
+        """The clients that attack, where that is simulated."""
+        asked = self.config.attack
+        attack = catalog.registry("attack")[asked.name](**asked.options)
+        if attack == Attack():
+            return None
+        if self.algorithm.pools_data and attack.change is not None:
+            raise ConfigError(
+                f"attack {asked.name} changes what clients send, and with algorithm {self.config.algorithm.name} they "
+                "send nothing; choose label_flip, or another algorithm"
+            )
+        members = facts_of(self.config, self.data).members
+        return Hostile.of(asked, attack, members, self.key)
 
     @cached_property
     def judged(self) -> FederatedData:
@@ -130,11 +163,33 @@ class Federation:
     @cached_property
     def identity(self) -> Identity:
         """Of its data, network and settings: what a run is resumed with must have the same."""
-        return identity(self.data, self.model, config_hash(self.config), catalog.sources(self.config))
+        found = identity(self.data, self.model, config_hash(self.config), catalog.sources(self.config))
+        if self.pace is not None and self.pace.digest:
+            found["settings"]["traces"] = self.pace.digest
+        return found
 
-    def world(self, round: int) -> World:
-        """What the server knows in `round`."""
-        return World(round, self.facts.members, self.facts.sizes, self.key)
+    @cached_property
+    def pace(self) -> Pace | None:
+        """How long its clients take and when they are there; None where that is not simulated."""
+        return build_pace(self.config, self.train_data, self.facts, self.algorithm.tasks, self.key)
+
+    def clock(self, state: State | None = None) -> Clock:
+        """The simulated time, from the beginning or as it was kept in a state of a run."""
+        return Clock(self.key, self.pace, state)
+
+    def world(self, round: int, clock: Clock | None = None) -> World:
+        """What the server knows in `round`; by the `clock`, who can be asked, and an `EmptyRound` where too few can."""
+        members = self.facts.members
+        if clock is not None and clock.pace is not None:
+            members = clock.present(round, members)
+            least = min(self.config.clients.minimum, len(self.facts.members))
+            if len(members) < least:
+                clock.wait()
+                raise EmptyRound(
+                    f"{len(members)} of {len(self.facts.members)} clients are there, at least {least} are needed "
+                    "(clients.minimum)"
+                )
+        return World(round, members, self.facts.sizes, self.key)
 
     def site(self, *, with_test: bool = False) -> Site:
         """Home to all its clients; `with_test` hands them their own test data."""
@@ -148,7 +203,7 @@ class Federation:
         more: Mapping[str, Task] | None = None,
     ) -> Executor:
         """Whoever runs its clients, also tasks that are not the method's (`more`); `done` is told how many answered."""
-        return make_executor(
+        made = make_executor(
             self.config.executor,
             self.site(with_test=with_test),
             {**self.algorithm.tasks, **(more or {})},
@@ -156,6 +211,9 @@ class Federation:
             workers=self.config.workers,
             done=done,
         )
+        if self.hostile is None or self.hostile.attack.change is None:
+            return made
+        return Attacked(made, self.hostile, self.hostile.attack.change, disclosures(self.algorithm))
 
     @contextmanager
     def memory(self, folder: Path | None = None) -> Iterator[ClientStore]:
@@ -167,11 +225,22 @@ class Federation:
         with tempfile.TemporaryDirectory(prefix="accord-memory-") as passing:
             yield ClientStore(Path(passing), self.facts.sizes, limit)
 
-    def exchange(self, executor: Executor, store: ClientStore, round: int, *, rehearsal: bool = False) -> LocalExchange:
-        """The door to the clients in `round`. In a `rehearsal` everybody answers and nobody keeps anything."""
-        clients = self.config.clients
+    def exchange(
+        self,
+        executor: Executor,
+        store: ClientStore,
+        round: int,
+        *,
+        rehearsal: bool = False,
+        clock: Clock | None = None,
+    ) -> StreamingExchange:
+        """The door to the clients in `round`, by the run's `clock`; without one no time passes.
+
+        In a `rehearsal` everybody answers and nobody keeps anything.
+        """
+        clients, members = self.config.clients, len(self.facts.members)
         policy = Policy(minimum=clients.minimum, tolerate=clients.tolerate)
-        return LocalExchange(
+        return StreamingExchange(
             executor,
             store,
             self.key,
@@ -181,6 +250,9 @@ class Federation:
             drop_rate=0.0 if rehearsal else clients.drop_rate,
             keep_memory=not rehearsal,
             name_of=self.train_data.name_of,
+            filters=self.filters,
+            clock=clock,
+            cohort=(clients.cohort(members), clients.asked(members)),
         )
 
     def first_state(self, exchange: Exchange) -> State:

@@ -12,12 +12,14 @@ from typing import Protocol
 
 from accord.client import Executor
 from accord.core.tensors import Trees
+from accord.core.types import World
 from accord.engine.checkpoint import to_device
 from accord.engine.exchange import RoundExchange
 from accord.engine.federation import Federation
 from accord.engine.personal import OwnModels
 from accord.engine.store import ClientStore, Remembered
 from accord.observe import Audience
+from accord.pace.clock import Clock
 
 
 class Clients(Protocol):
@@ -33,6 +35,14 @@ class Clients(Protocol):
 
     def rehearsal(self) -> RoundExchange:
         """The exchange after the last round: everybody answers and nobody keeps anything."""
+        ...
+
+    def world(self, round: int) -> World:
+        """What the server knows in a round; an `EmptyRound` where too few clients can be asked."""
+        ...
+
+    def under_way(self) -> Trees:
+        """What a checkpoint must hold beside the server's state: the time, and work that has begun."""
         ...
 
     def memory_of(self, client: int) -> Trees:
@@ -59,8 +69,10 @@ class Hosting(Protocol):
         """Who gathers the clients' own models at the end, if anybody does."""
         ...
 
-    def clients(self, store: Remembered, own: OwnModels, audience: Audience, *, with_test: bool) -> Clients:
-        """Let them begin. `with_test`: they judge models on their own test data."""
+    def clients(
+        self, store: Remembered, own: OwnModels, audience: Audience, *, with_test: bool, kept: Trees
+    ) -> Clients:
+        """Let them begin. `with_test`: they judge models on their own test data. `kept` is the checkpoint's state."""
         ...
 
 
@@ -76,28 +88,36 @@ class Simulation:
     def own_models(self) -> OwnModels:
         return OwnModels.of(self.federation)
 
-    def clients(self, store: Remembered, own: OwnModels, audience: Audience, *, with_test: bool) -> Clients:
+    def clients(
+        self, store: Remembered, own: OwnModels, audience: Audience, *, with_test: bool, kept: Trees
+    ) -> Clients:
         """Workers are forked here, before any observer starts a thread."""
         assert isinstance(store, ClientStore)
         executor = self.federation.executor(audience.client_done_in_round, with_test=with_test, more=own.tasks)
-        return _Simulated(self.federation, executor, store)
+        return _Simulated(self.federation, executor, store, self.federation.clock(kept))
 
 
 class _Simulated:
-    """An executor and what its clients remember."""
+    """An executor, what its clients remember, and the simulated time."""
 
-    def __init__(self, federation: Federation, executor: Executor, store: ClientStore) -> None:
-        self.federation, self.executor, self.store = federation, executor, store
+    def __init__(self, federation: Federation, executor: Executor, store: ClientStore, clock: Clock) -> None:
+        self.federation, self.executor, self.store, self.clock = federation, executor, store, clock
 
     def start(self) -> RoundExchange:
-        return self.federation.exchange(self.executor, self.store, 0)
+        return self.exchange(0)
 
     def exchange(self, round: int) -> RoundExchange:
-        return self.federation.exchange(self.executor, self.store, round)
+        return self.federation.exchange(self.executor, self.store, round, clock=self.clock)
 
     def rehearsal(self) -> RoundExchange:
         rounds = self.federation.config.rounds
         return self.federation.exchange(self.executor, self.store, rounds, rehearsal=True)
+
+    def world(self, round: int) -> World:
+        return self.federation.world(round, self.clock)
+
+    def under_way(self) -> Trees:
+        return self.clock.trees()
 
     def memory_of(self, client: int) -> Trees:
         return to_device(self.store.get(client) or {}, self.federation.device)

@@ -12,7 +12,7 @@ import torch
 from accord.core.algorithm import Algorithm
 from accord.core.tensors import finite
 from accord.core.types import Replies, State, World
-from accord.engine.exchange import EmptyRound, RoundExchange
+from accord.engine.exchange import EmptyRound, RoundExchange, Timed
 from accord.engine.missing import named
 from accord.errors import DivergedError
 
@@ -100,11 +100,13 @@ def _record(round: int, replies: Replies, exchange: RoundExchange) -> Record:
     seen = replies.metric("seen").sum() if len(replies) else 0
     record: Record = {
         "round": round + 1,
-        "loss": float(replies.metric("loss").sum() / seen) if seen > 0 else None,
+        "loss": float(replies.metric("loss").sum() / seen) if seen > 0 and replies.measured("loss") else None,
         "cohort": list(replies.ids),
         "bytes_up": exchange.bytes_up,
         "bytes_down": exchange.bytes_down,
     }
+    if isinstance(exchange, Timed) and exchange.seconds is not None:
+        record["clock"] = exchange.seconds
     if exchange.missing:
         record["missing"] = named(exchange.missing)
     return record

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from accord.engine.exchange import DROPPED_OUT
+from accord.pace.clock import LATE, NOT_WAITED_FOR
 
 Record = dict[str, Any]
 SHOWN = 5  # clients that the line names
@@ -17,18 +18,22 @@ def named(missing: Mapping[int, str]) -> dict[str, str]:
 
 
 def account(records: Iterable[Mapping[str, Any]], name_of: Callable[[int], str] = str) -> Record:
-    """What all rounds' records come to; clients that dropped out as simulated are counted, not named."""
+    """What all rounds' records come to; who dropped out or came too late in the simulation is counted, not named."""
     left_out: dict[str, Record] = {}
+    late = {"late": 0, "not_waited_for": 0}
     dropped_out = skipped = 0
     for record in records:
         skipped += "skipped" in record
         for client, why in record.get("missing", {}).items():
             if why == DROPPED_OUT:
                 dropped_out += 1
+            elif why.startswith((LATE, NOT_WAITED_FOR)):
+                late["late" if why.startswith(LATE) else "not_waited_for"] += 1
             else:
                 left_out[client] = {"times": left_out.get(client, {"times": 0})["times"] + 1, "why": why}
     ordered = {name_of(client): left_out[str(client)] for client in sorted(map(int, left_out))}
-    return {"left_out": ordered, "dropped_out": dropped_out, "skipped_rounds": skipped}
+    counts = {name: count for name, count in late.items() if count}
+    return {"left_out": ordered, "dropped_out": dropped_out, **counts, "skipped_rounds": skipped}
 
 
 def line(summary: Mapping[str, Any]) -> str:

@@ -28,6 +28,9 @@ class OwnModels:
         algorithm, members = federation.algorithm, federation.facts.members
         if not algorithm.personal:
             return cls(None, members)
+        budget = federation.filters.budget
+        if budget is not None and budget.protection.unit == "client":
+            return cls(None, members, f"privacy.name = {budget.name!r} keeps the clients' own models with them")
         train, most = algorithm.tasks["train"], federation.config.checkpoint.personal_mb
         if not isinstance(train, LocalTraining):
             return cls(None, members, "its clients train in a way of its own, which does not hand their models over")

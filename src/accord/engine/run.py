@@ -28,7 +28,7 @@ from accord.engine.loop import Loop
 from accord.engine.missing import account, named
 from accord.engine.model_folder import read_model, write_model
 from accord.engine.personal import OwnModels
-from accord.engine.sites import read_sites, write_sites
+from accord.engine.sites import read_sites, write_division, write_sites
 from accord.engine.store import Remembered
 from accord.errors import DataError, DivergedError
 from accord.executors.gpu.precision import numerics
@@ -37,6 +37,7 @@ from accord.frames import frame_of
 from accord.measures import Evaluator, Function, Measure
 from accord.measures.sites import Sites
 from accord.observe import Audience, Glance, Observer
+from accord.pace.clock import without_clock
 from accord.wire.records import shown
 
 if TYPE_CHECKING:
@@ -191,7 +192,8 @@ def _rounds(
     """The rounds that are left, and what all of them came to."""
     config = federation.config
     own = hosting.own_models()
-    clients = hosting.clients(store, own, audience, with_test=evaluator.at_clients)
+    kept = to_device(snapshot.state, federation.device) if snapshot is not None else {}
+    clients = hosting.clients(store, own, audience, with_test=evaluator.at_clients, kept=kept)
     try:
         start = clients.start()
         if snapshot is None:
@@ -199,10 +201,10 @@ def _rounds(
         else:
             store.restore(snapshot.clients)
             checkpoints.prune(store)  # it was perhaps killed when it was about to
-            state, first = to_device(snapshot.state, federation.device), snapshot.round
+            state, first = without_clock(kept), snapshot.round
         audience.started(config, logs.folder, config.rounds, first)
         judge = partial(evaluator.round, memory_of=clients.memory_of)
-        loop = Loop(federation.algorithm, federation.world, clients.exchange, judge, audience.phase)
+        loop = Loop(federation.algorithm, clients.world, clients.exchange, judge, audience.phase)
         for done in loop.rounds(state, first, config.rounds):
             state, record = done.state, done.record
             if done.round == 1 and start.bytes_up + start.bytes_down:
@@ -215,7 +217,8 @@ def _rounds(
                 checkpoints.prune(store)  # what clients remembered before, where it lies on the disk
             elif _is_kept(config, done.round):
                 logs.sync()
-                checkpoints.save(Snapshot(done.round, state, store.save(), logs.digest), store, versions())
+                whole = {**state, **clients.under_way()}
+                checkpoints.save(Snapshot(done.round, whole, store.save(), logs.digest), store, versions())
                 clients.settled(done.round)
                 done.clock.lap("checkpoint")
             logs.write("timings", {"round": done.round, **done.clock.laps})
@@ -226,6 +229,8 @@ def _rounds(
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(final)
         sites = evaluator.sites(final)
         write_sites(logs.folder, sites)
+        if not federation.real:  # else what classes they hold is not known here
+            write_division(logs.folder, federation.data)
         own.complete(rehearsal, federation.algorithm.message(state))
         missing = [*logs.read("metrics"), {"missing": named(rehearsal.missing)}]
         summary |= account(missing, federation.train_data.name_of)

@@ -40,7 +40,14 @@ def _with_whole_paths(config: RunConfig) -> RunConfig:
     """Files that lie here, below the folder in which the run began, are found from other folders too."""
     options = dict(config.data.options)
     for key in OWN_FILES.get(config.data.name, ()):
-        place = Path(os.path.expanduser(options[key] or ""))
-        if options[key] and place.exists():
-            options[key] = str(place.absolute())
-    return config if options == config.data.options else replace(config, data=replace(config.data, options=options))
+        options[key] = _whole(options[key])
+    pace = replace(config.pace, devices=_whole(config.pace.devices), intervals=_whole(config.pace.intervals))
+    if options == config.data.options and pace == config.pace:
+        return config
+    return replace(config, data=replace(config.data, options=options), pace=pace)
+
+
+def _whole(path: str) -> str:
+    """A path that holds in every folder, if there is something."""
+    place = Path(os.path.expanduser(path or ""))
+    return str(place.absolute()) if path and place.exists() else path

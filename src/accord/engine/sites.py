@@ -1,4 +1,5 @@
-"""`sites.csv` in a run's folder: a line per site, for spreadsheets and people as well as for us."""
+"""`sites.csv` in a run's folder: a line per site, for spreadsheets and people as well as for us. `division.json`: what
+classes the sites hold."""
 
 from __future__ import annotations
 
@@ -7,12 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from accord.data.dealing import owners
+from accord.data.federated import FederatedData
 from accord.engine.files import write_atomic
 from accord.errors import DataError
 from accord.measures.sites import COUNTS, WORDS, Sites
+from accord.problems import PROBLEMS
 from accord.wire.files import no_links
+from accord.wire.writing import as_text
 
-FILE = "sites.csv"
+FILE, DIVISION = "sites.csv", "division.json"
+LARGEST = 200_000  # numbers in a table of sites and classes
 
 
 def write_sites(folder: Path, sites: Sites | None) -> None:
@@ -37,6 +45,16 @@ def read_sites(folder: Path) -> Sites | None:
         return None
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
+
+
+def write_division(folder: Path, data: FederatedData) -> None:
+    """How many training samples of each class a site has, where labels are classes and the table is not too long."""
+    if not PROBLEMS[data.problem].one_class or len(data) * data.num_classes > LARGEST:
+        return
+    cells = owners(data.train) * data.num_classes + data.train_pool.y.cpu().numpy()[data.train.order]
+    counts = np.bincount(cells, minlength=len(data) * data.num_classes).reshape(len(data), data.num_classes)
+    names = data.classes if len(data.classes) == data.num_classes else [str(c) for c in range(data.num_classes)]
+    write_atomic(folder / DIVISION, as_text({"classes": list(names), "counts": counts.tolist()}))
 
 
 def _text(value: float | None) -> str:

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from accord.client import Answer, Request, Site, Work
 from accord.core.task import Task
-from accord.core.tensors import Trees, clone
-from accord.core.types import Result
+from accord.core.tensors import clone
+from accord.executors import bundle
 from accord.executors.sequential import answer
 from accord.wire.codec import Layout, place, room, views
 
@@ -80,12 +80,10 @@ class Worker:
 
     def hand(self, header: Request, shared: Layout, work: Work) -> None:
         """Give it a client."""
-        trees = {**_spread("private", work.private), **_spread("memory", work.memory or {})}
-        layout = place(trees, self.arenas.inbox.tensor)
-        known: Trees | None = None if work.memory is None else {}
+        layout = place(bundle.given(work), self.arenas.inbox.tensor)
         self.work, self.turn = work, 1 - self.turn
         with suppress(OSError):  # it died while idle: `receive` finds the pipe closed
-            self.pipe.send((header, shared, Work(work.client, {}, known), layout, self.turn))
+            self.pipe.send((header, shared, bundle.header_of(work), layout, self.turn))
 
     def receive(self) -> tuple[Answer | int, Layout | None]:
         """The answer and where its tensors lie, or the size the outbox should have had. The worker is free again."""
@@ -183,20 +181,13 @@ def _serve(site: Site, tasks: Mapping[str, Task], pipe: Connection, arenas: Room
     """Wait for a client, run it, leave the answer in the outbox whose turn it is."""
     while True:
         request, shared, work, layout, turn = pipe.recv()
-        trees = views(layout, arenas.inbox.tensor)
-        memory = _gather("memory", trees) if work.memory is not None else None
-        work = replace(work, private=_gather("private", trees), memory=memory)
+        work = bundle.work_of(work, views(layout, arenas.inbox.tensor))
         request = replace(request, shared=views(shared, arenas.broadcast.tensor))
         found = answer(site, tasks[request.task], request, work)
         if found.result is None:
             pipe.send((found, None))
             continue
-        result = found.result
-        trees = {
-            **_spread("reply", result.reply),
-            **_spread("memory", result.memory),
-            "metrics": result.metrics,
-        }
+        trees = bundle.found(found.result)
         needed, outbox = room(trees), arenas.outboxes[turn]
         if needed > outbox.size:
             pipe.send((needed, None))
@@ -204,18 +195,9 @@ def _serve(site: Site, tasks: Mapping[str, Task], pipe: Connection, arenas: Room
             pipe.send((replace(found, result=None), place(trees, outbox.tensor)))
 
 
-def _spread(prefix: str, trees: Trees) -> Trees:
-    return {f"{prefix}:{name}": tree for name, tree in trees.items()}
-
-
-def _gather(prefix: str, trees: Trees) -> Trees:
-    start = len(prefix) + 1
-    return {name[start:]: tree for name, tree in trees.items() if name.startswith(prefix + ":")}
-
-
 def copied(found: Answer, layout: Layout | None, outbox: Arena) -> Answer:
     """The answer with tensors of its own: the outbox is overwritten by the worker's next client but one."""
     if layout is None:
         return found
     trees = {name: clone(tree) for name, tree in views(layout, outbox.tensor).items()}
-    return replace(found, result=Result(_gather("reply", trees), _gather("memory", trees), trees["metrics"]))
+    return replace(found, result=bundle.result_of(trees))

@@ -27,8 +27,9 @@ class RemoteScene(Scene):
 
     def admits(self, measure: Measure) -> bool:
         """What clients can report, or the server has itself."""
-        asked = measure.setting is not None and bool(self.settings.get(measure.setting.name))
-        return check_possible(measure, asked)
+        setting = measure.setting
+        value = None if setting is None else self.settings.get(setting.name)
+        return check_possible(measure, asked=bool(value) and setting is not None and value != setting.default)
 
     def judged(self, state: State, keep: frozenset[str] = frozenset()) -> Predictions | None:
         """What the clients say of the global model; None where there is none, or nobody could judge it."""

@@ -213,7 +213,7 @@ class Nodes:
         why = "they stay at their sites" if self.federation.algorithm.personal else ""
         return OwnModels(None, self.federation.facts.members, why)
 
-    def clients(self, store: Any, own: OwnModels, audience: Audience, *, with_test: bool) -> Nodes:
+    def clients(self, store: Any, own: OwnModels, audience: Audience, *, with_test: bool, kept: Trees) -> Nodes:
         """Invite them."""
         federation, section = self.federation, self.federation.config.federation
         site = Site(self.data, Key(0), federation.device, with_test=True)
@@ -270,6 +270,13 @@ class Nodes:
             log.warning("round %d is not judged: %s", round + 1, reason)
             return {}
         return {client: result.reply["score"] for client, result in zip(replies.ids, replies.results, strict=True)}
+
+    def world(self, round: int) -> World:
+        return self.federation.world(round)
+
+    def under_way(self) -> Trees:
+        """Messages that nobody has answered are sent again."""
+        return {}
 
     def memory_of(self, client: int) -> Trees:
         """It is with the client."""

@@ -57,6 +57,9 @@ class Accuracy(Measure):
         if scene.problem.share:
             reached = rounds_to(history, scene.targets)
             found["rounds_to"] = {str(target): number for target, number in reached.items()}
+            clock = {record["round"]: record["clock"] for record in records if "clock" in record}
+            if clock:  # simulated seconds, where clients have a pace
+                found["clock_to"] = {str(target): clock.get(number) for target, number in reached.items()}
         return found
 
 

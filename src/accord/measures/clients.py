@@ -11,6 +11,8 @@ from accord.measures.predictions import Vector
 from accord.measures.scene import Final, Moment, Scene
 from accord.measures.spread import in_short, spread_record
 
+NAMED = 1000  # clients whose numbers a round's line holds one by one
+
 
 @entry
 class Clients(Measure):
@@ -26,12 +28,16 @@ class Clients(Measure):
     )
 
     def round(self, scene: Scene, moment: Moment) -> Record:
-        """The spread, where there is a global model and clients have test data."""
+        """The spread, and every client's own, where there is a global model and clients have test data."""
         clients = moment.predictions.clients("test") if moment.predictions is not None else None
         if clients is None:
             return {}
         better = "higher" if scene.problem.higher_is_better else "lower"
-        return {"clients": spread_record(clients.headlines, clients.sizes, better)}
+        values = clients.headlines
+        record: Record = {"clients": spread_record(values, clients.sizes, better)}
+        if len(values) <= NAMED:
+            record["each_client"] = [round(value, 4) if value == value else None for value in values.tolist()]
+        return record
 
     def summary(self, scene: Scene, records: Sequence[Mapping[str, Any]]) -> Record:
         """That of the last evaluation."""

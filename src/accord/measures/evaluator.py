@@ -92,5 +92,6 @@ class Evaluator:
                 way: sum(record[way] + record.get(f"start_{way}", 0) for record in metrics)
                 for way in ("bytes_up", "bytes_down")
             },
+            **({"clock": metrics[-1]["clock"]} if metrics and "clock" in metrics[-1] else {}),
             "seconds": round(sum(v for row in timings for k, v in row.items() if k != "round"), 3),
         }

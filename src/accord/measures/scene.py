@@ -15,6 +15,7 @@ from accord.core.task import Task
 from accord.core.tensors import Trees
 from accord.core.types import Carry, Job, Replies, State
 from accord.data.federated import FederatedData
+from accord.filters import Budget
 from accord.measures.predictions import ClientScores, Predictions
 from accord.problems import PROBLEMS, Problem
 
@@ -40,6 +41,7 @@ class Scene:
     settings: Mapping[str, Any] = field(default_factory=dict)  # the measures' own, by key
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the summary says of the run before any number
     visit: Visit | None = None  # None: the clients' data is not here
+    budget: Budget | None = None  # of differential privacy
     labels: Mapping[str, list[Any]] | None = None  # what clients told of their labels, where their data is not here
 
     @property

@@ -29,6 +29,7 @@ class Reproduction:
     table: Table
     missing: Sequence[str]  # labels of the runs that are still to do
     failed: dict[str, str] = field(default_factory=dict)  # those that broke now, and why
+    folders: Sequence[Path] = ()  # of its runs that came to their end here
 
     @property
     def text(self) -> str:
@@ -100,7 +101,10 @@ def reproduce(
         worker: Worker = Here(runs, keeper) if scale == "smoke" else Desk(runs, jobs, keeper, _timed(say))
         worker.work(left, until)
         left = missing(asked, Records.of([results]))
-    return Reproduction(Table.of(experiment, Records.of([results]), seeds, scale), [one.label for one in left], failed)
+    table = Table.of(experiment, Records.of([results]), seeds, scale)
+    folders = [one.slot(runs).folder for one in asked]
+    done = [folder for folder in dict.fromkeys(folders) if (folder / "summary.json").is_file()]
+    return Reproduction(table, [one.label for one in left], failed, done)
 
 
 @dataclass(frozen=True)

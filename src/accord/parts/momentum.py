@@ -26,6 +26,7 @@ from accord.core.types import Carry, Job, Replies, State, World, weighted_sum
 class ClientMomentum(Part):
     """Clients step along alpha g + (1 - alpha) D, with D the mean direction of the round before."""
 
+    needs_each = ""
     problems = ("any",)
     schedule: Schedule
     optimizer: SGD

@@ -25,15 +25,11 @@ def collect(places: Iterable[Path | str]) -> Found:
     """
     folders = list(dict.fromkeys(folder for place in places for folder in runs_below(Path(place))))
     summaries = {folder: read_summary(folder) for folder in folders}
-    settings = {folder: dict(_flat(read_toml(folder / "config.toml"))) for folder in folders}
-    for folder, values in settings.items():  # of data that was given, the configuration does not know the name
-        values["data.name"] = summaries[folder].get("dataset", values.get("data.name"))
-    differing = _differing(settings.values())
     found: Found = {}
     where: dict[tuple[str, int], Path] = {}
-    for folder, values in settings.items():
+    for folder, label in labels(summaries).items():
         summary = summaries[folder]
-        key = _label(values, differing), int(summary["seed"])
+        key = label, int(summary["seed"])
         if key in found:
             raise DataError(
                 f"{where[key]} and {folder} have the same settings and seed ({key[0]}, seed {key[1]}): name only one"
@@ -42,17 +38,30 @@ def collect(places: Iterable[Path | str]) -> Found:
     return found
 
 
-def runs_below(place: Path) -> Iterator[Path]:
-    """The folders of finished runs; DataError where there are none. Trials of a search are left out."""
+def labels(summaries: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
+    """What each run is called: its algorithm, and the settings in which it differs from the others.
+
+    A run that goes on has no summary, and an empty one here.
+    """
+    settings = {folder: dict(_flat(read_toml(folder / "config.toml"))) for folder in summaries}
+    for folder, values in settings.items():  # of data that was given, the configuration does not know the name
+        values["data.name"] = summaries[folder].get("dataset", values.get("data.name"))
+    differing = _differing(settings.values())
+    return {folder: _label(values, differing) for folder, values in settings.items()}
+
+
+def runs_below(place: Path, *, finished: bool = True) -> Iterator[Path]:
+    """The folders of runs, finished ones or all; DataError where there are none. Trials of a search are left out."""
     if not place.is_dir():
         raise DataError(f"{place}: there is no such folder; name folders of runs or of comparisons")
+    sign, other = ("summary.json", "config.toml") if finished else ("identity.json", "config.toml")
     found = [
         path.parent
-        for path in sorted(place.rglob("summary.json"))
-        if (path.parent / "config.toml").is_file() and TRIALS not in path.relative_to(place).parts[:-2]
+        for path in sorted(place.rglob(sign))
+        if (path.parent / other).is_file() and TRIALS not in path.relative_to(place).parts[:-2]
     ]
     if not found:
-        raise DataError(f"{place} holds no finished run: one has a summary.json and a config.toml")
+        raise DataError(f"{place} holds no {'finished ' if finished else ''}run: one has a file {sign} and a {other}")
     yield from found
 
 

@@ -51,10 +51,17 @@ def _seconds(value: float) -> str:
     return f"{value:.1f}"
 
 
+def _count(value: float) -> str:
+    return f"{value:.0f}"
+
+
 COSTS = (
     Column("bytes_down", "sent to clients", ("bytes_down",), _bytes, "lower", compared=False),
     Column("bytes_up", "sent by clients", ("bytes_up",), _bytes, "lower", compared=False),
     _Sent("bytes", "sent", (), _bytes, "lower"),
+    Column("late", "late answers", ("late",), _count, "lower", compared=False),
+    Column("not_waited_for", "answers not waited for", ("not_waited_for",), _count, "lower", compared=False),
+    Column("clock", "clock (s)", ("clock",), _seconds, "lower"),
     Column("seconds", "seconds", ("seconds",), _seconds, "lower"),
 )
 
@@ -202,4 +209,6 @@ def run_lines(summary: Summary) -> list[tuple[str, str]]:
     lines = [(column.title, column.write(value)) for column, value in values if estimate([value]) is not None]
     reached = summary.get("rounds_to") or {}
     lines += [(f"rounds to {100 * float(t):g} %", str(r)) for t, r in reached.items() if r is not None]
+    clock = summary.get("clock_to") or {}
+    lines += [(f"clock to {100 * float(t):g} %", f"{s:.1f} s") for t, s in clock.items() if s is not None]
     return lines

@@ -20,7 +20,7 @@ from accord.study.plan import Comparison, Tuning
 from accord.study.progress import Progress
 from accord.study.results import ComparisonResult
 from accord.study.tuning import search
-from accord.study.work import Observers, carry_out_all
+from accord.study.work import Observers, Where, carry_out_all, check_where
 from accord.trackers import observers_for
 
 
@@ -34,6 +34,7 @@ def compare(
     tune_rounds: int | None = None,
     sweep: Mapping[str, Iterable[Any]] | Iterable[str] = (),
     jobs: int | str = 1,
+    on: Where = "here",
     data: FederatedData | Dataset | None = None,
     model: nn.Module | None = None,
     observers: Observers = observers_for,
@@ -61,6 +62,8 @@ def compare(
             several make a grid. An algorithm's own, such as "algorithm.mu", go to those that have them.
         jobs: runs at a time, each in a process of its own; "auto": as many as there are cores, on a GPU a few. The
             numbers do not depend on it.
+        on: "here", or "ray": every run is a task of a Ray cluster, whose machines share the runs' folder; jobs="auto"
+            is then one run per GPU, or core, of the cluster.
         data: own data for all runs, as `accord.run` takes it; to be given again with a call that goes on.
         model: an own network for all runs; all begin with its weights.
         observers: makes the observers of one run from its configuration, in the run's process; they are closed after
@@ -73,11 +76,12 @@ def compare(
         raise ConfigError("tune_rounds goes with tune, the number of trials (--tune-rounds with --tune N)")
     tuning = Tuning(tune, tune_rounds) if tune is not None else None
     comparison = Comparison(config, sets, algorithms, seeds, tuning, Inputs(data, model), sweep)
+    check_where(on, (comparison.config(variant, comparison.seeds[0]) for variant in comparison.variants))
     told = progress or Progress()
-    tuned = search(comparison, observers, told, jobs) if tuning is not None else None
+    tuned = search(comparison, observers, told, jobs, on) if tuning is not None else None
     entries = comparison.entries(tuned.chosen if tuned is not None else None)
     comparison.claim()
-    lost = carry_out_all(entries, comparison.inputs, observers, jobs, told)
+    lost = carry_out_all(entries, comparison.inputs, observers, jobs, told, on=on)
     failed = {entries[place].run: reason for place, reason in lost.items()}
     summaries = {entry.run: read_summary(entry.folder) for entry in entries if entry.finished}
     failed |= {run: summary["diverged"] for run, summary in summaries.items() if "diverged" in summary}

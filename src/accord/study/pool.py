@@ -32,6 +32,7 @@ from accord.study.checks import whole
 
 Tell = Callable[[Any], None]
 Work = Callable[[Tell], None]
+Failure = tuple[str, str]  # an error's kind and text
 
 AUTO = "auto"
 ON_GPU = 8  # processes that share one GPU, where nobody says how many
@@ -91,7 +92,7 @@ def side_by_side(works: Sequence[Work], jobs: int, listener: Listener, *, on_gpu
                 if kind == "told":
                     listener.told(place, value)
                 else:
-                    fates[place] = _error(*value) if value else None
+                    fates[place] = error_of(value)
     finally:
         _end([process for _, process in running.values()])
 
@@ -134,23 +135,32 @@ def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules
             raise KeyboardInterrupt from None  # nobody listens any more
 
     try:
+        send("ended", carried_out(work, lambda value: send("told", value), modules, share))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+def carried_out(work: Work, tell: Tell, modules: Sequence[str], share: int) -> Failure | None:
+    """A piece in a process of its own, with its share of the cores; how it failed."""
+    try:
         torch.set_num_threads(1)  # a pool of threads does not outlive a fork, and the cores are the others'
         share_cores(share)
         import_modules(modules)
-        work(lambda value: send("told", value))
-        send("ended", None)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+        work(tell)
     except AccordError as error:
-        send("ended", [type(error).__name__, str(error)])
+        return type(error).__name__, str(error)
     except Exception as error:
         if os.environ.get("ACCORD_DEBUG") == "1":
             traceback.print_exc()
-        send("ended", ["RunError", f"{type(error).__name__}: {error}"])
+        return "RunError", f"{type(error).__name__}: {error}"
+    return None
 
 
-def _error(kind: str, text: str) -> AccordError:
+def error_of(failure: Failure | None) -> AccordError | None:
     """The error of a piece, of the kind it was there."""
+    if failure is None:
+        return None
+    kind, text = failure
     found: type[AccordError] = getattr(errors, kind, RunError)
     return found(text)
 

@@ -18,7 +18,7 @@ from accord.study.plan import Comparison, Tuning
 from accord.study.progress import Progress
 from accord.study.results import TuningResult
 from accord.study.trials import Trial, plan_trials
-from accord.study.work import Observers, carry_out_all
+from accord.study.work import Observers, Where, carry_out_all, check_where
 from accord.trackers import observers_for
 
 
@@ -32,6 +32,7 @@ def tune(
     seed: int = 0,
     sweep: Mapping[str, Iterable[Any]] | Iterable[str] = (),
     jobs: int | str = 1,
+    on: Where = "here",
     data: FederatedData | Dataset | None = None,
     model: nn.Module | None = None,
     observers: Observers = observers_for,
@@ -50,12 +51,15 @@ def tune(
     """
     tuning = Tuning(trials, rounds)
     comparison = Comparison(config, sets, algorithms, (seed,), tuning, Inputs(data, model), sweep)
-    result = search(comparison, observers, progress or Progress(), jobs)
+    check_where(on, (comparison.config(variant, comparison.seeds[0]) for variant in comparison.variants))
+    result = search(comparison, observers, progress or Progress(), jobs, on)
     result.write()
     return result
 
 
-def search(comparison: Comparison, observers: Observers, progress: Progress, jobs: int | str = 1) -> TuningResult:
+def search(
+    comparison: Comparison, observers: Observers, progress: Progress, jobs: int | str = 1, on: Where = "here"
+) -> TuningResult:
     """Carry out what is left of a comparison's trials, block by block, and choose."""
     assert comparison.tuning is not None
     data, count = comparison.inputs.data, comparison.tuning.trials
@@ -74,7 +78,7 @@ def search(comparison: Comparison, observers: Observers, progress: Progress, job
         if not first:
             comparison.claim()
             progress.tuning(describe(comparison, block, total))
-        lost = carry_out_all(block, comparison.inputs, observers, jobs, progress, done, total)
+        lost = carry_out_all(block, comparison.inputs, observers, jobs, progress, done, total, on)
         for place, reason in lost.items():
             raise RunError(f"{block[place].label}: {reason}; ask for the same again to go on")
         for trial in block:

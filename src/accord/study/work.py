@@ -1,22 +1,24 @@
-"""What is left to do of the entries of a study: one in this process, or several side by side in their own."""
+"""What is left to do of the entries of a study: one in this process, several side by side in their own, or on Ray."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from accord.config import RunConfig
-from accord.errors import AccordError, CheckpointError, RunError
+from accord.errors import AccordError, CheckpointError, ConfigError, RunError
 from accord.frames import scalars
 from accord.observe import Observer
+from accord.study import cluster
 from accord.study.entry import Entry
 from accord.study.inputs import Inputs
 from accord.study.pool import Listener, Tell, how_many, side_by_side
 from accord.study.progress import Progress
 from accord.trackers import observers_for
 
+Where = Literal["here", "ray"]
 Observers = Callable[[RunConfig], Iterable[Observer]]
 
 
@@ -50,6 +52,7 @@ def carry_out_all(
     progress: Progress,
     done: int = 0,
     total: int = 0,
+    on: Where = "here",
 ) -> dict[int, str]:
     """All entries, `jobs` at a time; why some failed, by their place. One that diverges must not cost the others.
 
@@ -59,7 +62,7 @@ def carry_out_all(
     on_gpu = bool(left) and _on_gpu(left[0].config)
     count = how_many(jobs, len(left), on_gpu)
     reporter = _Reporter(entries, progress, done, total or len(entries))
-    if count == 1:
+    if count == 1 and on == "here":
         for place, entry in enumerate(entries):
             reporter.started(place)
             try:
@@ -74,8 +77,22 @@ def carry_out_all(
             reporter.started(place)
     reporter.places = [place for place, entry in enumerate(entries) if not entry.finished]
     works = [partial(_work, entry, inputs, observers) for entry in left]
-    side_by_side(works, count, reporter, on_gpu=on_gpu)
+    if on == "here":
+        side_by_side(works, count, reporter, on_gpu=on_gpu)
+    elif works:
+        cluster.side_by_side(works, jobs, reporter, on_gpu=on_gpu)
+        for place, entry in enumerate(entries):
+            if not entry.finished and place not in reporter.failed:
+                reporter.lost(place, f"{entry.folder} is not on this machine: all machines must share it, see out")
     return reporter.failed
+
+
+def check_where(on: str, configs: Iterable[RunConfig]) -> None:
+    """Refuse a place where the runs cannot be."""
+    if on not in get_args(Where):
+        raise ConfigError(f"on: {on!r} is unknown. Allowed: {', '.join(get_args(Where))}.")
+    if on == "ray":
+        cluster.check({config.executor for config in configs})
 
 
 class _Reporter(Listener):
@@ -100,8 +117,12 @@ class _Reporter(Listener):
             return
         if not isinstance(error, RunError | CheckpointError):
             raise error  # the study itself is wrong
-        self.failed[at] = str(error)
-        self.progress.run_failed(self.entries[at], str(error))
+        self.lost(at, str(error))
+
+    def lost(self, at: int, reason: str) -> None:
+        """The entry at that place failed."""
+        self.failed[at] = reason
+        self.progress.run_failed(self.entries[at], reason)
 
 
 def _work(entry: Entry, inputs: Inputs, observers: Observers, tell: Tell) -> None:

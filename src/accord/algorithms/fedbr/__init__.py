@@ -80,6 +80,10 @@ class FedBR(fl.Method):
     pseudo: PseudoData = PseudoData(0)  # noqa: RUF009 - frozen
     every_round: bool = True
 
+    @property
+    def needs_each(self) -> str:
+        return "passes each client's pseudo-samples on" if self.pseudo.tasks() else ""
+
     def start(self, state: fl.State, world: fl.World, exchange: Exchange) -> fl.State:
         """The first pseudo-data, from all clients."""
         return put(state, pseudo=self.pseudo.make(world, world.clients, exchange))

@@ -44,6 +44,7 @@ def l_con(projector: fl.Tree | None, features: Tensor, weight: Tensor, tau: floa
 class BiasReduction(fl.Part):
     """Both components on the pseudo-data the server sends."""
 
+    needs_each = ""
     needs = "soft labels for its pseudo-data"
     mixes = True
     lam: float

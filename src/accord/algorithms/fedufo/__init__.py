@@ -82,6 +82,11 @@ class FedUFO(fl.Method):
     priors_from: int = NEVER
     measure_from: int = NEVER
 
+    @property
+    def needs_each(self) -> str:
+        sends_on = "sends each client's model on to its group" if self.priors_from < NEVER else ""
+        return sends_on or ("chooses clients by each one's accuracy" if self.measure_from < NEVER else "")
+
     def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
         """Measure, choose, exchange priors, train posteriors, average."""
         model: fl.Trees = {"model": state["model"], "buffers": state["buffers"]}

@@ -98,6 +98,7 @@ def measured(state: fl.State, replies: fl.Replies) -> fl.Trees:
 class Performance(fl.Part):
     """[K] performance of every client, on the server; with `stale` the clients that train report theirs."""
 
+    needs_each = "chooses clients by each one's accuracy"
     needs = "a share of right answers to sample clients by"
     stale: bool
     share: float = 0.0

@@ -214,6 +214,9 @@ class Batched(Choice):
         """Samples in a step's batch, short ones padded where the method can bear it."""
         widths = {len(rows) for rows in client.batches}
         couples = bool(getattr(getattr(task, "model", None), "couples_batch", False))
+        if task.plan.poisson:  # as wide as its widest batch, in few different widths
+            size = task.plan.batch_size or self.most
+            return min(-(-max(widths, default=1) // size) * size or size, max(self.most, 1))
         if task.plan.last_batch == "pad" and not couples and task.plan.batch_size:
             return min(task.plan.batch_size, self.most)
         if len(widths) > 1:

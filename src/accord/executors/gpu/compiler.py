@@ -38,6 +38,8 @@ def apart(task: LocalTraining) -> str:
     alone = [part.name for part in task.parts if not part.stacks]
     if alone:
         return f"its part {alone[0]} does not allow it"
+    if task.private is not None:
+        return "every sample's gradient is clipped by itself (privacy.name = sample)"
     return "it has a step of its own" if task.has_own("step", "objective") else ""
 
 
