@@ -21,7 +21,7 @@ import pytest
 
 from accord.federation import control, superlink, supernode
 from accord.federation.certificates import make_certificates, make_node_key
-from accord.federation.folder import Folder, read_state
+from accord.federation.folder import Folder, State, read_state
 from accord.federation.node_file import read_node
 from accord.federation.processes import Process, end, marked, planned, start, waited
 from accord.federation.surroundings import surroundings
@@ -108,8 +108,9 @@ def test_without_tls_there_is_no_word(up: Folder, stranger: Path) -> None:
 
 def test_a_server_with_another_certificate_is_not_believed(up: Folder, tmp_path: Path) -> None:
     other = make_certificates(tmp_path)
-    assert superlink.answers(port_of(up), up.certificates.authority)
-    assert not superlink.answers(port_of(up), other.authority)
+    state = State(port=port_of(up))
+    assert superlink.answers(state, up.certificates.authority)
+    assert not superlink.answers(state, other.authority)
 
 
 @pytest.mark.parametrize(

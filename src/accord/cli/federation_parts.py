@@ -73,7 +73,7 @@ def admit(
         raise ConfigError(f"there is no server in {folder}: accord federation keys {folder} --host NAME")
     let_in(here, site, key)
     state = read_state(here)
-    if state is not None and superlink.answers(state.port, here.certificates.authority):
+    if state is not None and superlink.answers(state, here.certificates.authority):
         register(here.home, [here.admitted / f"{site}.pub"])
         typer.echo(f"{site} is let in")
     else:

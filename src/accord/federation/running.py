@@ -27,7 +27,7 @@ Record = dict[str, Any]
 def run(folder: Folder, config: RunConfig, place: Path, observers: Sequence[Observer] = ()) -> Record:
     """Run a method on the federation in `folder` and return its summary; a run begun in `place` goes on there."""
     state = read_state(folder)
-    if state is None or not superlink.answers(state.port, folder.certificates.authority):
+    if state is None or not superlink.answers(state, folder.certificates.authority):
         raise ConfigError(f"no federation is up in {folder.path}: accord federation up {folder.path}")
     asked = folder.server / "asked"
     write_atomic(asked / f"{place.name}.toml", to_toml(config))
