@@ -198,19 +198,21 @@ def _text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def changes(root: Path, folder: Path) -> Iterator[Change]:
-    """Every change of every file below a folder, in the order of the files."""
-    for path in sorted(folder.rglob("*.py")):
+def changes(root: Path, files: Iterable[Path]) -> Iterator[Change]:
+    """Every change of every file, in the order of the files."""
+    for path in sorted(files):
         text = path.read_text()
         finder = _Finder(str(path.relative_to(root)), text)
         finder.visit(ast.parse(text))
         yield from finder.found
 
 
-def draw(found: Iterable[Change], count: int, seed: str) -> list[Change]:
-    """`count` of them, at most one per function."""
+def draw(found: Iterable[Change], count: int, seed: str, apart: bool = True) -> list[Change]:
+    """`count` of them, at most one per function if they are to be apart."""
     pool = list(found)
     random.Random(seed).shuffle(pool)
+    if not apart:
+        return pool[:count]
     chosen: dict[tuple[str, str], Change] = {}
     for change in pool:
         if len(chosen) < count:

@@ -42,6 +42,7 @@ from accord.flower.roster import FILE, Entry, Roster, read_roster
 from accord.flower.sessions import Invitation, Session
 from accord.flower.versions import Versions
 from accord.observe import Audience, Observer
+from accord.pace.clock import Clock
 from accord.wire.codec import encode
 
 log = logging.getLogger("accord.flower")
@@ -56,7 +57,7 @@ class RealFederation(Federation):
 
     roster: Roster = field(kw_only=True)
 
-    def world(self, round: int) -> World:
+    def world(self, round: int, clock: Clock | None = None) -> World:
         """Of those that have come by then."""
         sizes = self.roster.sizes(round)
         members = [client for client in range(len(sizes)) if sizes[client] > 0]
