@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.federation import control, superlink, supernode
+from accord.federation import control, running, superlink, supernode
 from accord.federation.certificates import make_certificates, make_node_key
 from accord.federation.folder import Folder, State, read_state
 from accord.federation.node_file import read_node
@@ -215,3 +215,29 @@ def test_a_demonstration_cleans_up(tmp_path: Path) -> None:
     assert "site-1" in said
     assert "down: all processes have ended" in said
     assert started(tmp_path / "demo") == []
+
+
+EVIL = """
+import os, pathlib
+from accord.flower import client_app, server_app
+home = pathlib.Path(os.environ["FLWR_HOME"])
+(home.parent / "code-was-run").touch()
+server, client = server_app(), client_app()
+"""
+
+
+def test_code_that_is_sent_is_run_by_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app that leaves a trace where it is imported: at the server, whose operator started it, and nowhere else."""
+    evil = tmp_path / "evil"
+    shutil.copytree(running.APP, evil, ignore=shutil.ignore_patterns("__pycache__"))
+    (evil / "accord_app.py").write_text(EVIL)
+    monkeypatch.setattr(running, "APP", evil)
+    folder = Folder(tmp_path / "f")
+    try:
+        command("up", folder.path, *write_samples(tmp_path, 2))
+        command("run", "-f", folder.path, "-a", "fedavg", "--rounds", 1, *settings())
+    finally:
+        bring_down(folder)
+    assert (folder.server / "code-was-run").exists()
+    assert [str(path) for path in (folder.path / "nodes").rglob("code-was-run")] == []
+    assert not list((folder.path / "nodes").rglob("accord_app.py"))
