@@ -102,7 +102,7 @@ def test_what_went_wrong_is_said(
 
 
 def test_a_federation_that_is_not_up_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no federation is up in .*: accord federation up"):
+    with pytest.raises(ConfigError, match=r"no federation is up in .*: accord federation up"):
         run(Folder(tmp_path), load_config(), tmp_path / "runs" / "a")
 
 
