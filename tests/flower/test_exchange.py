@@ -17,7 +17,7 @@ from accord.flower.protocol import TASK
 from accord.flower.server import serve
 from accord.wire.codec import decode, encode
 from support.federation import equal_trees, tiny_data
-from support.flower import FakeGrid, fake_federation, header_of, newest, small_config
+from support.flower import FakeGrid, fake_federation, header_of, newest, small_config, with_reply
 
 SIZES = (6, 9)  # two clients are enough where nobody is left out
 Meddle = Callable[[int, Message, Message], Message | None]
@@ -25,11 +25,6 @@ Meddle = Callable[[int, Message, Message], Message | None]
 
 def with_header(message: Message, **changes: Any) -> Message:
     message.content["accord"] = ConfigRecord({"header": json.dumps(header_of(message) | changes)})
-    return message
-
-
-def with_reply(message: Message, data: bytes) -> Message:
-    message.content["reply"] = ArrayRecord({"trees": Array("uint8", (len(data),), "safetensors", data)})
     return message
 
 

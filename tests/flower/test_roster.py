@@ -12,6 +12,7 @@ from flwr.app import Message
 
 from accord.errors import CheckpointError, ConfigError, DataError
 from accord.flower.facts import SiteFacts, outline
+from accord.flower.node import SECTIONS
 from accord.flower.roster import read_roster
 from accord.flower.server import check_config, serve
 from support.federation import tiny_data
@@ -39,7 +40,7 @@ def test_what_nodes_are_told_is_their_own(tmp_path: Path) -> None:
     for said in joins.values():
         text = json.dumps(said)
         assert "12345" not in text, "the seed never travels"
-        assert set(said["settings"]) == {"rounds", "task", "precision", "model", "algorithm", "local", "clients"}
+        assert set(said["settings"]) == set(SECTIONS)
         assert "sizes" not in said["facts"], "nor how many samples others have"
 
 
@@ -110,6 +111,7 @@ def test_a_damaged_roster_and_other_settings_are_not_gone_on_with(tmp_path: Path
         ({"clients": {"drop_rate": 0.5}}, "clients.drop_rate"),
         ({"local": {"class_weights": "balanced"}}, "local.class_weights"),
         ({"checkpoint": {"every": 0}}, "checkpoint.every"),
+        ({"pace": {"step": 1.0}}, "pace"),
         ({"evaluate": {"split": "validation"}, "partition": {"validation": 0.2}}, "evaluate.split"),
     ],
 )

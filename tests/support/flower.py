@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from accord.config import RunConfig, config_hash, from_dict
@@ -127,3 +127,9 @@ def newest(folder: Path) -> Snapshot:
     found, _ = Checkpoints(folder / "checkpoint", config_hash(read_config(folder)), 2).newest(Versions())
     assert found is not None
     return found
+
+
+def with_reply(message: Message, data: bytes) -> Message:
+    """The answer with other bytes for its reply."""
+    message.content["reply"] = ArrayRecord({"trees": Array("uint8", (len(data),), "safetensors", data)})
+    return message

@@ -12,6 +12,7 @@ import torch
 
 from accord.core.keys import Key
 from accord.errors import DataError, RunError
+from accord.filters import Filters
 from accord.flower import protocol
 from accord.flower.envelopes import Enclosures
 from accord.flower.expected import Expected
@@ -58,10 +59,12 @@ class Session:
     versions: Versions
     journal: Journal
     expected: Expected
+    filters: Filters
     invitation: Invitation
     key: Key
     device: torch.device
     minimum: int
+    cohort: tuple[int, int]  # how many make a round, and how many are asked
     deadline: float
     patience: float  # below 0: until the deadline
     told: Callable[[int, int], None] = lambda done, total: None
