@@ -217,9 +217,11 @@ def _option(folder: Path) -> str:
 
 
 def waited_for(folder: Folder) -> list[str]:
-    """A run begins when all who are let in are there, unless it says otherwise; sites have the names they came by."""
+    """A run begins when all who are let in are there, unless it says otherwise; a site's name belongs to its key."""
     admitted = sorted(path.stem for path in folder.admitted.glob("*.pub")) if folder.admitted.is_dir() else []
-    return [f"federation.sites={literal(admitted)}"] if admitted else []
+    if not admitted:
+        return []
+    return [f"federation.sites={literal(admitted)}", f"federation.keys={literal(str(folder.admitted))}"]
 
 
 def new_place(folder: Folder, config: RunConfig) -> Path:

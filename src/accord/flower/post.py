@@ -33,8 +33,8 @@ WHO = "the roster"
 class Grid(Protocol):
     """What is used of Flower's grid."""
 
-    def get_node_ids(self) -> Iterable[int]:
-        """Nodes that are connected."""
+    def get_nodes(self) -> Iterable[Any]:
+        """Nodes that are connected: `node_id` and `public_key` of each."""
         ...
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -55,6 +55,7 @@ class Hello:
     mark: str
     facts: SiteFacts
     allows: Mapping[str, Any]
+    key: bytes = b""  # the public key Flower knows the node by; nothing: it asks nodes for none
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Post:
         self._met: dict[int, Hello] = {}
         self._refused: dict[int, str] = {}
         self._looked = -LOOK
+        self._keys: dict[int, bytes] = {}
 
     def node_of(self, site: str) -> int | None:
         """The node a site is now, if it is connected."""
@@ -122,7 +124,8 @@ class Post:
         """See who is connected, greet those not met yet, hear their answers; those heard now."""
         if at_once or self.now() - self._looked >= LOOK:
             self._looked = self.now()
-            self.online = set(self.grid.get_node_ids())
+            self._keys = {int(node.node_id): bytes(node.public_key) for node in self.grid.get_nodes()}
+            self.online = set(self._keys)
             self._greet()
         return [hello for hello in map(self._heard, self.arrivals(self._greeted, ())) if hello is not None]
 
@@ -147,7 +150,7 @@ class Post:
         except DataError as error:
             self.refuse(node, str(error))
             return None
-        hello = Hello(node, said["site"], said["mark"], facts, said["allows"])
+        hello = Hello(node, said["site"], said["mark"], facts, said["allows"], self._keys.get(node, b""))
         self._met[node] = hello
         return hello
 

@@ -38,6 +38,7 @@ from accord.flower.exchange import FlowerExchange, Manner
 from accord.flower.expected import Expected
 from accord.flower.facts import Outline, check_alike, fields_to_json, outline
 from accord.flower.journal import Journal
+from accord.flower.keys import Keys
 from accord.flower.node import SECTIONS
 from accord.flower.post import Grid, Hello, Post, pause
 from accord.flower.roster import FILE, Entry, Roster, read_roster
@@ -117,6 +118,7 @@ def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
     wanted = section.nodes or len(section.sites)  # 0: all that are connected
     least = max(1, min(wanted, config.clients.minimum))
     found: dict[str, Entry] = {}
+    keys = Keys.read(section.keys)
     began = reminded = post.now()
     log.info("waiting for %s", f"{wanted} sites" if wanted else "all sites that are connected")
 
@@ -127,7 +129,7 @@ def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
 
     while not complete():
         for hello in post.look():
-            if why := _stranger(hello, found, section.sites):
+            if why := keys.refusal(hello.site, hello.key) or _stranger(hello, found, section.sites):
                 post.refuse(hello.node, why)
                 continue
             found[hello.site] = Entry(hello.site, hello.mark, 0, hello.facts)
@@ -237,6 +239,7 @@ class Nodes:
             federation.filters,
             invitation(federation, self.data, with_test),
             federation.key,
+            Keys.read(section.keys),
             federation.device,
             federation.config.clients.minimum,
             self._cohort(),

@@ -17,6 +17,7 @@ from accord.flower import protocol
 from accord.flower.envelopes import Enclosures
 from accord.flower.expected import Expected
 from accord.flower.journal import Journal
+from accord.flower.keys import Keys
 from accord.flower.post import Arrived, Hello, Post, pause
 from accord.flower.protocol import JOIN, PROTOCOL, Letter, read_header
 from accord.flower.roster import Roster
@@ -62,6 +63,7 @@ class Session:
     filters: Filters
     invitation: Invitation
     key: Key
+    keys: Keys
     device: torch.device
     minimum: int
     cohort: tuple[int, int]  # how many make a round, and how many are asked
@@ -90,7 +92,8 @@ class Session:
 
     def meet(self, hello: Hello, round: int) -> None:
         """A node has said who it is."""
-        if why := self.roster.refusal(hello.site, hello.mark, hello.facts):
+        why = self.keys.refusal(hello.site, hello.key) or self.roster.refusal(hello.site, hello.mark, hello.facts)
+        if why:
             self.post.refuse(hello.node, why)
             return
         if self.roster.admit(hello.site, hello.mark, hello.facts, round + 1):
