@@ -20,6 +20,7 @@ from flwr.serverapp import ServerApp
 from accord.config import load_config
 from accord.flower import client_app
 from accord.flower.apps import speak
+from accord.flower.bounds import bound_pulls
 from accord.flower.server import serve
 
 server = ServerApp()
@@ -31,7 +32,9 @@ def main(grid, context):
     speak()
     folder = Path(str(context.run_config["folder"]))
     for file in sorted((folder / "asked").glob("*.toml")):
-        serve(grid, load_config(file), folder / file.stem)
+        config = load_config(file)
+        bound_pulls(config.federation.largest_message_mb << 20)
+        serve(grid, config, folder / file.stem)
 """
 PROJECT = """
 [build-system]
