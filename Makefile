@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit test-slow test-federation test-hostile test-gpu mutants fingerprints tables results format bench bench-peers bench-scale clean
+.PHONY: help demo federation test lint types unit test-slow test-hostile test-federation test-gpu mutants fingerprints tables results format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -20,6 +20,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## train FedAvg and SCAFFOLD on non-IID digits, three seeds, and compare them
 	$(BIN)/accord describe --set partition.alpha=0.1
 	$(BIN)/accord compare --algorithms fedavg,fedprox,scaffold --seeds 0,1,2 --set partition.alpha=0.1 --set rounds=15 --out runs/demo
+
+federation: $(READY)  ## a real federation on this machine: TLS, three nodes with their own data, SCAFFOLD; then all ends
+	$(BIN)/accord federation demo --nodes 3
 
 test: lint types unit  ## everything CI runs: ruff, mypy, pytest with coverage
 
@@ -37,14 +40,14 @@ unit: $(READY)  ## pytest with coverage
 test-slow: $(READY)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow and not gpu and not hostile and not federation"
 
-test-federation: $(READY)  ## real processes on several nodes: every method, kills included (minutes)
-	$(BIN)/python -m pytest -m federation
-
 KILLS ?= 100
 CASES ?= 20000
 SEED ?= 0
 test-hostile: $(READY)  ## random kills, full disks, damaged input; KILLS=200 CASES=5000 SEED=7 choose how many and which
 	ACCORD_KILLS=$(KILLS) ACCORD_CASES=$(CASES) ACCORD_SEED=$(SEED) $(BIN)/python -m pytest tests/hostile -s -m hostile
+
+test-federation: $(READY)  ## real federations on Flower: faults, strangers, every method (many minutes)
+	$(BIN)/python -m pytest -m federation
 
 test-gpu:  ## the tests that need a CUDA device, with the python that sees it
 	PYTHONPATH=src:tests $(PYTHON) -m pytest tests/gpu -m gpu

@@ -7,6 +7,7 @@ python scripts/filter_table.py --check    only say whether it is as the code is 
 from __future__ import annotations
 
 import argparse
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,7 +77,8 @@ def table() -> list[str]:
                 cells.append(f"{fits}{note}")
             rows.append(f"| `{name}` | {' | '.join(cells)} | {compressed(name)} |")
             print(rows[-1], flush=True)
-    return [*rows, "", *(f"{number}. {why}." for why, number in reasons.items())]
+    notes = [textwrap.fill(f"{n}. {why}.", 120, subsequent_indent="    ") for why, n in reasons.items()]
+    return [*rows, "", *notes]
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from accord.cli import (
     comparing,
     describing,
     doctor,
+    federation,
     looking,
     profiling,
     reproducing,
@@ -52,6 +53,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name, cls=comparing.Several if name == "compare" else None)(importing(command))
+app.add_typer(federation.federation)
 
 
 @app.command()

@@ -241,6 +241,25 @@ class LogConfig:
 
 
 @dataclass(frozen=True)
+class FederationConfig:
+    """Real nodes on a network: who is waited for, and how long. A simulation reads none of it."""
+
+    sites: Annotated[tuple[str, ...], "the sites' names, also of those that come later; none: whoever answers"] = ()
+    nodes: Annotated[int, NOT_NEGATIVE, "sites to wait for before the start; 0: those named, else all connected"] = 0
+    gather: Annotated[float, NOT_NEGATIVE, "seconds to wait for them; then those that came begin"] = 60.0
+    deadline: Annotated[
+        float, POSITIVE, "seconds after which an exchange goes on without the others, if clients.minimum have answered"
+    ] = 600.0
+    patience: Annotated[
+        float, AtLeast(-1), "seconds to wait for the others once clients.minimum have answered; -1: until the deadline"
+    ] = -1.0
+    largest_message_mb: Annotated[int, AtLeast(1), "a larger answer is dropped"] = 1024
+    keys: Annotated[
+        str, "folder of SITE.pub, the keys sites' nodes are known by; empty: who comes by a name first has it"
+    ] = ""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """A whole run: complete, every value checked, whether it was read from a file or made in Python."""
 
@@ -259,7 +278,7 @@ class RunConfig:
         Named("executor", also=("auto",)),
         "how clients are run; `accord list executors`; auto: what pays most on the device",
     ] = "auto"
-    workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
+    workers: Annotated[int, NOT_NEGATIVE, "processes or actors of that executor; 0: one per core, or GPU"] = 0
     precision: Annotated[
         Literal["fp32", "tf32", "bf16"], "of matrix products; tf32 and bf16 are faster on GPUs and less exact"
     ] = "fp32"
@@ -284,6 +303,7 @@ class RunConfig:
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    federation: FederationConfig = field(default_factory=FederationConfig)
     problems: InitVar[Problems | None] = None  # of the reader, which has looked at every value by itself
 
     def __post_init__(self, problems: Problems | None) -> None:

@@ -24,6 +24,14 @@ SITES = 40  # lines of the table of sites
 LISTED = 12  # classes and names in one line
 JUDGED = ("accuracy", "personal_accuracy")  # of which the site with the lowest is named
 SPREAD = ("mean", "worst", "best", "std")
+SIMULATED = (
+    "**Trained in a simulation** of federated learning: the data of all sites lay on one machine. This says nothing "
+    "about networks, delays or privacy in a real federation."
+)
+REAL = (
+    "**Trained in a federation**: the data of every site stayed there. What left the sites is what "
+    "`accord explain` says of the method."
+)
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,7 @@ def _title(subject: Subject) -> Iterator[str]:
     count = sum(p.numel() for p in bare(subject.network).parameters())
     yield f"# {config.algorithm.name} on {_plain(federation.data.name)}"
     yield ""
-    yield (
-        "**Trained in a simulation** of federated learning: the data of all sites lay on one machine. This says "
-        "nothing about networks, delays or privacy in a real federation."
-    )
+    yield REAL if federation.real else SIMULATED
     yield ""
     called = name_of(subject.network) if federation.own_network else config.model.name
     put_around = ", ".join(str(item["kind"]).replace("_", " ") for item in around(subject.model or subject.network))
@@ -75,7 +80,8 @@ def _data(subject: Subject) -> Iterator[str]:
     data = subject.federation.data
     yield from ("", "## Data", "")
     yield f"- {_plain(data.name)}: {len(data.train.order):,} training samples at {len(data):,} sites"
-    yield f"- test data: {len(data.test_pool):,} samples, the sites' own {len(data.test.order):,}"
+    pool = "" if subject.federation.real else f"{len(data.test_pool):,} samples, "
+    yield f"- test data: {pool}the sites' own {len(data.test.order):,}"
     sizes = data.sizes
     yield f"- a site's training samples: {int(sizes.min())} to {int(sizes.max())}, mean {float(sizes.mean()):,.1f}"
     if data.classes:
@@ -168,6 +174,9 @@ def _again(subject: Subject) -> Iterator[str]:
     sets = " ".join(
         f"--set {shlex.quote(f'{key}={_plain(literal(value))}')}" for key, value in changed(federation.config).items()
     )
+    if federation.real:
+        yield "The same sites, `federation.json` and `config.toml` of the run's folder."
+        return
     if not (federation.own_data or federation.own_network):
         yield from ("```", f"accord run {sets}".rstrip(), "```")
         if federation.config.data.dir:

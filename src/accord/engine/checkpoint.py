@@ -20,7 +20,7 @@ import torch
 
 from accord.core.tensors import Trees, ordered_trees
 from accord.engine.files import rounds_in, sync_folder, write_atomic
-from accord.engine.store import MANIFEST, ClientStore, Manifest
+from accord.engine.store import MANIFEST, Manifest, Remembered
 from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode
 from accord.wire.files import read_here, refuse_links, sha256_here
@@ -66,7 +66,7 @@ class Checkpoints:
         """Where the store keeps the clients' memory."""
         return self.folder / "clients"
 
-    def save(self, snapshot: Snapshot, store: ClientStore, versions: dict[str, str]) -> None:
+    def save(self, snapshot: Snapshot, store: Remembered, versions: dict[str, str]) -> None:
         """Write a round's folder, then drop those that are too old and the client files only they needed."""
         server = encode(snapshot.state)
         record: dict[str, Any] = {
@@ -101,7 +101,7 @@ class Checkpoints:
         self._sound[final] = _marks(final)
         self.prune(store)
 
-    def prune(self, store: ClientStore) -> None:
+    def prune(self, store: Remembered) -> None:
         """Drop what is older than the `keep` newest sound ones; damaged ones count for nothing."""
         manifests: list[Manifest] = []
         sound = 0
@@ -118,7 +118,7 @@ class Checkpoints:
             sound += self._is_sound(folder, record) and store.has(record["clients"])
         store.collect_garbage(manifests)
 
-    def release(self, store: ClientStore) -> None:
+    def release(self, store: Remembered) -> None:
         """The run is over: what its clients remember is needed by checkpoints alone, if there are any."""
         store.forget()
         self.prune(store)
@@ -137,7 +137,7 @@ class Checkpoints:
             return False
         return True
 
-    def newest(self, store: ClientStore) -> tuple[Snapshot | None, list[str]]:
+    def newest(self, store: Remembered) -> tuple[Snapshot | None, list[str]]:
         """The newest sound snapshot, and why newer ones were refused."""
         refused: list[str] = []
         for number, folder in reversed(rounds_in(self.folder)):
@@ -167,7 +167,7 @@ class Checkpoints:
             raise CheckpointError("it belongs to a run with another configuration")
         return record
 
-    def _load(self, number: int, folder: Path, store: ClientStore) -> Snapshot:
+    def _load(self, number: int, folder: Path, store: Remembered) -> Snapshot:
         record = self._record(number, folder)
         self._check_state(folder, record)
         try:

@@ -77,6 +77,7 @@ class Federation:
     own_data: bool = False  # whether they were given, and are not those the configuration names
     own_network: bool = False
     filters: Filters = NO_FILTERS  # between its clients and its server
+    real: bool = False  # its clients are nodes on a network, and their data is not here
 
     @classmethod
     def build(

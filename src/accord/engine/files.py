@@ -22,6 +22,7 @@ OWN = (
         ".lock",
         "config.toml",
         "identity.json",
+        "federation.json",
         "metrics.jsonl",
         "timings.jsonl",
         "notes.txt",

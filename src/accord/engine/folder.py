@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,21 +60,34 @@ def abandoned(folder: Path) -> bool:
 
 
 def _is_beginning(path: Path) -> bool:
-    return path.name in (".lock", FILE) or TEMPORARY.fullmatch(path.name) is not None
+    return path.name in (".lock", FILE, "federation.json") or TEMPORARY.fullmatch(path.name) is not None
 
 
-def _filled(folder: Path, config: RunConfig, identity: Identity) -> bool:
+def begin_in(folder: Path, config: RunConfig, identity: Identity, more: Mapping[str, str]) -> None:
+    """Begin a run in this very folder, with `more` files by name; ConfigError if there is something in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make the run's folder {folder}: {error.strerror or error}. Choose another.") from error
+    if not abandoned(folder) or not _filled(folder, config, identity, more):
+        raise ConfigError(f"the folder {folder} holds something else than a run: choose another")
+
+
+def _filled(folder: Path, config: RunConfig, identity: Identity, more: Mapping[str, str] | None = None) -> bool:
     """Write what a run begins with; False if somebody else was faster. What fails leaves nothing behind."""
+    more = more or {}
     try:
         with only_here(folder):
             if (folder / CONFIG).exists():
                 return False
             try:
                 keep(folder, identity)
+                for name, text in more.items():
+                    write_atomic(folder / name, text)
                 write_atomic(folder / CONFIG, to_toml(config))
             except BaseException:
                 with suppress(OSError):
-                    for name in (FILE, CONFIG, ".lock"):
+                    for name in (FILE, *more, CONFIG, ".lock"):
                         (folder / name).unlink(missing_ok=True)
                 raise
     except InUseError:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import nn
 
 from accord.config import RunConfig, config_hash
-from accord.core.tensors import Trees
 from accord.core.types import State
 from accord.data.federated import Dataset, FederatedData
 from accord.engine import identity
@@ -23,13 +22,14 @@ from accord.engine.evaluation import evaluator_of
 from accord.engine.federation import Federation
 from accord.engine.files import only_here
 from accord.engine.folder import new_folder, read_config
+from accord.engine.hosting import Hosting, Simulation
 from accord.engine.logs import RunLogs, versions
 from accord.engine.loop import Loop
 from accord.engine.missing import account, named
 from accord.engine.model_folder import read_model, write_model
 from accord.engine.personal import OwnModels
 from accord.engine.sites import read_sites, write_division, write_sites
-from accord.engine.store import ClientStore
+from accord.engine.store import Remembered
 from accord.errors import DataError, DivergedError
 from accord.executors.gpu.precision import numerics
 from accord.figures import figure_of, judged_value
@@ -107,7 +107,8 @@ def run(
     """
     federation = Federation.build(config, data, model)
     evaluator = evaluator_of(federation, metrics)
-    return _carry_out(federation, evaluator, new_folder(federation.config, federation.identity), Audience(observers))
+    folder = new_folder(federation.config, federation.identity)
+    return carry_out(federation, evaluator, folder, Audience(observers), Simulation(federation))
 
 
 def resume(
@@ -125,14 +126,17 @@ def resume(
     folder = Path(folder)
     federation = Federation.build(read_config(folder), data, model)
     identity.compare(folder, federation.identity)
-    return _carry_out(federation, evaluator_of(federation, metrics), folder, Audience(observers))
+    evaluator = evaluator_of(federation, metrics)
+    return carry_out(federation, evaluator, folder, Audience(observers), Simulation(federation))
 
 
-def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audience: Audience) -> Outcome:
-    """All rounds that are still to do."""
+def carry_out(
+    federation: Federation, evaluator: Evaluator, folder: Path, audience: Audience, hosting: Hosting
+) -> Outcome:
+    """All rounds that are still to do, in a run's folder, with clients wherever they live."""
     config = federation.config
     checkpoints = Checkpoints(folder / "checkpoint", config_hash(config), config.checkpoint.keep)
-    with numerics(config.precision), only_here(folder), federation.memory(checkpoints.clients_folder) as store:
+    with numerics(config.precision), only_here(folder), hosting.memory(checkpoints.clients_folder) as store:
         snapshot, refused = checkpoints.newest(store)
         mended = bool(refused)  # what a damaged checkpoint held is made again
         if not mended and (known := finished(folder, snapshot is not None)) is not None:
@@ -141,7 +145,7 @@ def _carry_out(federation: Federation, evaluator: Evaluator, folder: Path, audie
                 checkpoints.prune(store)  # it was perhaps killed when it was about to
             return _as_it_is(federation, snapshot, known, folder, audience)
         with closing(_logs(folder, snapshot, refused)) as logs:
-            done = _rounds(federation, evaluator, checkpoints, store, snapshot, logs, audience)
+            done = _rounds(federation, evaluator, checkpoints, store, snapshot, logs, audience, hosting)
             logs.sync()
             metrics, model = logs.read("metrics"), federation.algorithm.export(done.state)
             summary = sealed(done.summary, metrics[-1], logs.digest)
@@ -179,20 +183,19 @@ def _rounds(
     federation: Federation,
     evaluator: Evaluator,
     checkpoints: Checkpoints,
-    store: ClientStore,
+    store: Remembered,
     snapshot: Snapshot | None,
     logs: RunLogs,
     audience: Audience,
+    hosting: Hosting,
 ) -> Finished:
     """The rounds that are left, and what all of them came to."""
     config = federation.config
-    # Workers are forked here, before any observer starts a thread.
-    own = OwnModels.of(federation)
-    executor = federation.executor(audience.client_done_in_round, with_test=evaluator.at_clients, more=own.tasks)
+    own = hosting.own_models()
+    kept = to_device(snapshot.state, federation.device) if snapshot is not None else {}
+    clients = hosting.clients(store, own, audience, with_test=evaluator.at_clients, kept=kept)
     try:
-        kept = to_device(snapshot.state, federation.device) if snapshot is not None else {}
-        clock = federation.clock(kept)
-        start = federation.exchange(executor, store, 0, clock=clock)
+        start = clients.start()
         if snapshot is None:
             state, first = federation.first_state(start), 0
         else:
@@ -200,10 +203,8 @@ def _rounds(
             checkpoints.prune(store)  # it was perhaps killed when it was about to
             state, first = without_clock(kept), snapshot.round
         audience.started(config, logs.folder, config.rounds, first)
-        to_clients = partial(federation.exchange, executor, store, clock=clock)
-        judge = partial(evaluator.round, memory_of=partial(_memory, federation, store))
-        world = partial(federation.world, clock=clock)
-        loop = Loop(federation.algorithm, world, to_clients, judge, audience.phase)
+        judge = partial(evaluator.round, memory_of=clients.memory_of)
+        loop = Loop(federation.algorithm, clients.world, clients.exchange, judge, audience.phase)
         for done in loop.rounds(state, first, config.rounds):
             state, record = done.state, done.record
             if done.round == 1 and start.bytes_up + start.bytes_down:
@@ -216,23 +217,25 @@ def _rounds(
                 checkpoints.prune(store)  # what clients remembered before, where it lies on the disk
             elif _is_kept(config, done.round):
                 logs.sync()
-                whole = {**state, **clock.trees()}
+                whole = {**state, **clients.under_way()}
                 checkpoints.save(Snapshot(done.round, whole, store.save(), logs.digest), store, versions())
+                clients.settled(done.round)
                 done.clock.lap("checkpoint")
             logs.write("timings", {"round": done.round, **done.clock.laps})
             audience.round_ended(done.round, record)
             audience.state_changed(done.round, Glance(state, federation.algorithm.export))
-        rehearsal = federation.exchange(executor, store, config.rounds, rehearsal=True)
+        rehearsal = clients.rehearsal()
         final = evaluator.final(state, own.watching(rehearsal))
         summary = evaluator.summary(logs.read("metrics"), logs.read("timings")) | evaluator.end(final)
         sites = evaluator.sites(final)
         write_sites(logs.folder, sites)
-        write_division(logs.folder, federation.data)
+        if not federation.real:  # else what classes they hold is not known here
+            write_division(logs.folder, federation.data)
         own.complete(rehearsal, federation.algorithm.message(state))
         missing = [*logs.read("metrics"), {"missing": named(rehearsal.missing)}]
         summary |= account(missing, federation.train_data.name_of)
     finally:
-        executor.close()
+        clients.close()
     return Finished(state, summary, sites, own)
 
 
@@ -265,11 +268,6 @@ def _told(outcome: Outcome, audience: Audience) -> Outcome:
     if "diverged" in outcome.summary:
         raise DivergedError(f"{outcome.folder}: {outcome.summary['diverged']} No model was written.")
     return outcome
-
-
-def _memory(federation: Federation, store: ClientStore, client: int) -> Trees:
-    """What a client keeps, where models are judged."""
-    return to_device(store.get(client) or {}, federation.device)
 
 
 def _is_kept(config: RunConfig, round: int) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -42,6 +42,34 @@ def _is_manifest(value: object) -> bool:
 
 
 MANIFEST = Field(_is_manifest, "clients' numbers, each with its file (CLIENT-VERSION.safetensors) and its sha256")
+
+
+class Remembered(Protocol):
+    """What clients remember, as far as a checkpoint is concerned: here in files, or with the clients themselves."""
+
+    def save(self) -> Manifest:
+        """See that all of it is kept; say where."""
+        ...
+
+    def restore(self, manifest: Manifest) -> None:
+        """Go on from what a checkpoint says."""
+        ...
+
+    def check(self, manifest: Manifest) -> None:
+        """Raise CheckpointError unless all of it is there."""
+        ...
+
+    def has(self, manifest: Manifest) -> bool:
+        """Whether all of it seems to be there."""
+        ...
+
+    def collect_garbage(self, kept: Iterable[Manifest]) -> None:
+        """Nothing but these, and what is current, is needed any more."""
+        ...
+
+    def forget(self) -> None:
+        """Nobody needs any of it any more."""
+        ...
 
 
 class ClientStore:

@@ -8,7 +8,8 @@ Eight bits: every tensor's values as multiples of one step, rounded by the clien
 
 On the wire a thinned tree `model` is the tree `filter.model` with `places` (see gaps.py), `values` and, in eight bits,
 `steps`, one for every tensor; `model` itself holds what must arrive exactly: whole numbers, and tensors the server did
-not send. Trees that are no updates (sums of losses, running statistics) are not touched. An update that is not thinned keeps its names and shapes, in eight bits with its steps in `filter.steps.model`.
+not send. Trees that are no updates (sums of losses, running statistics) are not touched. An update that is not thinned
+keeps its names and shapes, in eight bits with its steps in `filter.steps.model`.
 """
 
 from __future__ import annotations

@@ -65,13 +65,13 @@ class Accuracy(Measure):
 
 def _means(scene: Scene, predictions: Predictions) -> Record:
     """Over the environments, and each one's number where there are several."""
-    passes, problem = predictions.environments, scene.problem
-    values = [problem.reading(float(scores.score.mean())) for scores in passes]
+    means, problem = predictions.pool_means, scene.problem
+    values = [problem.reading(score) for score, _ in means]
     record: Record = {
         problem.headline: float(np.mean(values)),
-        "test_loss": float(np.mean([scores.loss.mean() for scores in passes])),
+        "test_loss": float(np.mean([loss for _, loss in means])),
     }
-    if len(passes) > 1:
+    if len(means) > 1:
         names = [environment.name for environment in scene.data.environments]
         record["environments"] = dict(zip(names, values, strict=True))
     return record

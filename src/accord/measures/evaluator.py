@@ -27,7 +27,7 @@ class Evaluator:
                 raise ConfigError(f"there are two measures called {measure.name!r}: give yours another name")
             taken.add(measure.name)
         self.scene = scene
-        self.measures: list[Measure] = [*(m for m in MEASURES.values() if m.on(scene)), *extra]
+        self.measures: list[Measure] = [*(m for m in MEASURES.values() if m.on(scene) and scene.admits(m)), *extra]
         self._own = [column.as_record() for measure in extra for column in measure.columns]
         for measure in self.measures:
             measure.check(scene)
@@ -55,8 +55,7 @@ class Evaluator:
 
     def _predictions(self, state: State) -> Predictions | None:
         """Of the global model, where there is one."""
-        predictor = self.scene.algorithm.predictor(state)
-        return self.scene.predictions(predictor, self._keep) if predictor is not None else None
+        return self.scene.judged(state, self._keep)
 
     def final(self, state: State, ask: Ask) -> Final:
         """What is looked at after the last round; `ask` is an exchange of which clients keep nothing."""
@@ -76,7 +75,7 @@ class Evaluator:
         values: dict[str, Vector] = {}
         for measure in self.measures:
             values |= measure.sites(self.scene, final)
-        return sites_of(self.scene.data, values) if values else None
+        return sites_of(self.scene.data, values, self.scene.labels) if values else None
 
     def summary(self, metrics: Sequence[Mapping[str, Any]], timings: Sequence[Mapping[str, Any]]) -> Record:
         """What the rounds come down to: the run's facts, every measure's share, bytes, seconds."""

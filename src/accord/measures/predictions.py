@@ -111,6 +111,11 @@ class Predictions:
             return self.environments[changes.index(unchanged)]
         return self._test_pool(unchanged)
 
+    @property
+    def pool_means(self) -> list[tuple[float, float]]:
+        """Mean score and mean loss on the test pool in each of its environments."""
+        return [(float(scores.score.mean()), float(scores.loss.mean())) for scores in self.environments]
+
     def clients(self, split: Held) -> ClientScores | None:
         """The clients' own samples; None where no client has any."""
         groups = self.data.test if split == "test" else self.data.validation

@@ -42,16 +42,26 @@ class Scene:
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the summary says of the run before any number
     visit: Visit | None = None  # None: the clients' data is not here
     budget: Budget | None = None  # of differential privacy
+    labels: Mapping[str, list[Any]] | None = None  # what clients told of their labels, where their data is not here
 
     @property
     def problem(self) -> Problem:
         """What is learned."""
         return PROBLEMS[self.data.problem]
 
+    def admits(self, measure: Any) -> bool:
+        """Whether a measure that is on can be taken here; ConfigError where it was asked for and cannot."""
+        return True
+
     def predictions(self, predictor: Predictor, keep: frozenset[str] = frozenset()) -> Predictions:
         """What a model says of the samples it is judged on."""
         together = self.algorithm.judges_together
         return Predictions(predictor, self.data, self.batch_size, self.device, keep, together=together)
+
+    def judged(self, state: State, keep: frozenset[str] = frozenset()) -> Predictions | None:
+        """The global model of a state; None where the method has none."""
+        predictor = self.algorithm.predictor(state)
+        return self.predictions(predictor, keep) if predictor is not None else None
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,11 @@ class Sites:
         return [self.row(position) for position in range(len(self))]
 
 
-def sites_of(data: FederatedData, values: Mapping[str, Vector]) -> Sites:
-    """What the clients hold, and `values` of them, the leading numbers first."""
+def sites_of(data: FederatedData, values: Mapping[str, Vector], labels: Mapping[str, list[Any]] | None = None) -> Sites:
+    """What the clients hold, and `values` of them, the leading numbers first.
+
+    `labels` is what the clients told of theirs, where the samples are not here.
+    """
     headline = PROBLEMS[data.problem].headline
     first = (headline, f"personal_{headline}", f"personal_{headline}_before")
     return Sites(
@@ -51,13 +54,13 @@ def sites_of(data: FederatedData, values: Mapping[str, Vector]) -> Sites:
             "client": list(range(len(data))),
             "samples": data.train.sizes.tolist(),
             "test_samples": data.test.sizes.tolist(),
-            **_labels(data),
+            **(label_columns(data) if labels is None else labels),
             **{name: _or_none(values[name]) for name in [*first, *values] if name in values},
         }
     )
 
 
-def _labels(data: FederatedData) -> dict[str, list[Any]]:
+def label_columns(data: FederatedData) -> dict[str, list[Any]]:
     """What is told of the clients' training labels."""
     y, told = data.train_pool.y.cpu().numpy(), data.problem
     if told == "regression":

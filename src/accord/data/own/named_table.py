@@ -25,6 +25,7 @@ def table(
         Missing, "missing values: refused, filled with the training mean, or their rows left out"
     ] = "error",
     separator: Annotated[str | None, "of a CSV file's fields; none: a comma, in a .tsv a tab"] = None,
+    schema: Annotated[str | None, "what several sites' tables agreed on: a file of `accord federation schema`"] = None,
     test_fraction: TestFraction = 0.2,
     split_seed: SplitSeed = 0,
     normalise: Normalise = True,
@@ -43,4 +44,5 @@ def table(
         test_fraction=test_fraction,
         seed=split_seed,
         separator=separator,
+        schema=None if schema is None else places.own(schema),
     )

@@ -16,12 +16,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from accord.data.columns import Values, by_name, counted, gaps_in, is_frame, listed, quoted, vector
+from accord.data.columns import Column, Values, by_name, counted, gaps_in, is_frame, listed, quoted, vector
 from accord.data.federated import Dataset, Index, Pool
 from accord.data.files.tables import check_names, read_table
+from accord.data.own.schema import Schema
 from accord.data.own.sites import Sites, numbered, site_ids
 from accord.data.own.table_columns import filled, inputs_of, kinds_of
-from accord.data.own.table_labels import Outcomes, outcomes
+from accord.data.own.table_labels import Outcomes, agreed_outcomes, outcomes
 from accord.data.splits import stratified
 from accord.errors import DataError, nearest
 
@@ -44,6 +45,7 @@ def from_table(
     seed: int = 0,
     separator: str | None = None,
     name: str | None = None,
+    schema: Schema | str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """A data set from a table with a row per sample.
 
@@ -62,7 +64,12 @@ def from_table(
         normalise: subtract the training rows' mean from every number and divide by its standard deviation.
         separator: of a CSV file's fields.
         name: what results call the data set; the file's name if not given.
+        schema: what several sites' tables have agreed on (`data/own/schema.py`), or its file: features, categories,
+            classes and moments are then those of the schema.
     """
+    agreed = None if schema is None else schema if isinstance(schema, Schema) else Schema.read(schema)
+    if agreed is not None:
+        features, categorical = agreed.roles(label, features, categorical)
     categorical = _names(categorical, "categorical")
     rows = _read(table, separator, [*categorical, *([client] if client else [])], "the table")
     other = None if test is None else _read(test, separator, [*categorical, *([client] if client else [])], "test")
@@ -75,8 +82,11 @@ def from_table(
         there = client if client is not None and client in map(str, other.columns) else None
         second = _part(other, chosen, label, there, missing, notes, "test ")
     tables = [first.features, *([second.features] if second else [])]
-    kinds = kinds_of(rows, tables, chosen, categorical)
-    found = outcomes([first.label, *([second.label] if second else [])], label, task)
+    labels = [first.label, *([second.label] if second else [])]
+    if agreed is None:
+        kinds, found = kinds_of(rows, tables, chosen, categorical), outcomes(labels, label, task)
+    else:
+        kinds, found = list(agreed.inputs.columns), agreed_outcomes(labels, label, agreed.problem, agreed.classes)
     y = found.parts
     sites = None
     if first.owners is not None:
@@ -85,15 +95,15 @@ def from_table(
     ids: tuple[Index | None, Index | None]
     if second is None:
         train, held = _split(found, sites, test_fraction, seed)
-        parts, labels = (first.at(train), first.at(held)), (y[0][train], y[0][held])
+        parts, targets = (first.at(train), first.at(held)), (y[0][train], y[0][held])
         ids = (None, None) if sites is None else (sites.train[train], sites.train[held])
     else:
-        parts, labels = (first, second), (y[0], y[1])
+        parts, targets = (first, second), (y[0], y[1])
         ids = (None, None) if sites is None else (sites.train, sites.test)
-    if missing == "mean":
+    if agreed is None and missing == "mean":
         kinds = filled(kinds, [part.features for part in parts], notes)
-    inputs = inputs_of(kinds, parts[0].features, normalise)
-    pools = [Pool(inputs.tensor(part.features), own) for part, own in zip(parts, labels, strict=True)]
+    inputs = inputs_of(kinds, parts[0].features, normalise) if agreed is None else agreed.prepares(normalise)
+    pools = [Pool(inputs.tensor(part.features), own) for part, own in zip(parts, targets, strict=True)]
     return Dataset(
         name or _called(table),
         pools[0],
@@ -106,6 +116,29 @@ def from_table(
         problem=found.problem,
         raw=inputs,
     )
+
+
+def training_rows(
+    table: Any,
+    label: str,
+    *,
+    features: Sequence[str] | None,
+    categorical: Sequence[str],
+    task: Task,
+    missing: Missing,
+    test_fraction: float,
+    seed: int,
+    separator: str | None,
+) -> tuple[Mapping[str, Values], list[Column], Outcomes]:
+    """The rows one site trains on, what its columns are, and its labels: what a summary is made of."""
+    categorical = _names(categorical, "categorical")
+    rows = _read(table, separator, categorical, "the table")
+    _check_choices(task, missing)
+    chosen = _features(rows, label, None, features, categorical)
+    part = _part(rows, chosen, label, None, missing, [], "")
+    found = outcomes([part.label], label, task, alone=False)
+    train, _ = _split(found, None, test_fraction, seed)
+    return part.at(train).features, kinds_of(rows, [part.features], chosen, categorical), found
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accord.data.columns import Values, numbers, quoted, text
+from accord.data.columns import Values, listed, numbers, quoted, text
 from accord.data.own.sites import in_order
 from accord.data.own.table_columns import kind_of
 from accord.errors import DataError
@@ -25,8 +25,11 @@ class Outcomes(NamedTuple):
     names: tuple[str, ...]
 
 
-def outcomes(parts: Sequence[Values], label: str, task: str) -> Outcomes:
-    """By `task`; `auto` takes numbers with fractions for amounts, and words and a few whole numbers for classes."""
+def outcomes(parts: Sequence[Values], label: str, task: str, *, alone: bool = True) -> Outcomes:
+    """By `task`; `auto` takes numbers with fractions for amounts, and words and a few whole numbers for classes.
+
+    `alone`: these rows are all there are, and must have something to tell apart; other sites may have the rest.
+    """
     kind = kind_of(parts[0])
     if kind == "date":
         raise DataError(f"the label {quoted(label)} is a date; make classes or a number of it")
@@ -35,17 +38,29 @@ def outcomes(parts: Sequence[Values], label: str, task: str) -> Outcomes:
     if task == "regression" or (task == "auto" and not whole):
         if not found:
             raise DataError(f"the label {quoted(label)} holds no numbers, which task='regression' needs")
-        if np.ptp(found[0]) == 0:
+        if alone and np.ptp(found[0]) == 0:
             raise DataError(_constant(label, found[0][0]))
         return Outcomes(
             "regression", [torch.from_numpy(part).to(torch.get_default_dtype()) for part in found], (label,)
         )
     if not whole:
         raise DataError(f"the label {quoted(label)} has fractions, which are no classes; say task='regression'")
-    return _classes(parts, label, kind, task)
+    return _classes(parts, label, kind, task, alone)
 
 
-def _classes(parts: Sequence[Values], label: str, kind: str, task: str) -> Outcomes:
+def agreed_outcomes(parts: Sequence[Values], label: str, problem: str, names: tuple[str, ...]) -> Outcomes:
+    """As a schema has it: classes by their names there, or amounts."""
+    if problem == "regression":
+        return outcomes(parts, label, problem, alone=False)._replace(names=names)
+    place = {name: number for number, name in enumerate(names)}
+    words = [[text(value) for value in part.tolist()] for part in parts]
+    strange = sorted(set().union(*words) - place.keys())
+    if strange:
+        raise DataError(f"the label {quoted(label)} has classes the schema has not: {listed(strange)}")
+    return Outcomes(problem, [torch.tensor([place[word] for word in some]) for some in words], names)
+
+
+def _classes(parts: Sequence[Values], label: str, kind: str, task: str, alone: bool) -> Outcomes:
     words = [[text(value) for value in part.tolist()] for part in parts]
     names = in_order(set().union(*words))
     if kind == "number":
@@ -55,7 +70,7 @@ def _classes(parts: Sequence[Values], label: str, kind: str, task: str) -> Outco
                 f"the label {quoted(label)} has {len(names)} different whole numbers: say task='classification' if "
                 "they are classes, or task='regression' if they are amounts"
             )
-    if len(set(words[0])) < 2:
+    if alone and len(set(words[0])) < 2:
         raise DataError(_constant(label, words[0][0]))
     place = {name: number for number, name in enumerate(names)}
     return Outcomes("classification", [torch.tensor([place[word] for word in some]) for some in words], tuple(names))

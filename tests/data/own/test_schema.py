@@ -1,0 +1,187 @@
+"""Tables at several sites, prepared alike without anybody's rows: the numbers are those of one table of all rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from accord.config import load_config
+from accord.data import from_table
+from accord.data.own.schema import Schema, Summary, agree, write_json
+from accord.data.own.summaries import summarise
+from accord.engine.build import build_data
+from accord.errors import ConfigError, DataError
+
+
+def frame(start: int, rows: int, ill: bool | None = None, ward: str = "a") -> pd.DataFrame:
+    rng = np.random.default_rng(start)
+    sick = rng.random(rows) > 0.5 if ill is None else np.full(rows, ill)
+    numbers = {"age": start + rng.normal(0, 5, rows), "pulse": rng.integers(50, 90, rows), "smokes": sick}
+    return pd.DataFrame({**numbers, "ward": [ward, "both"] * (rows // 2), "outcome": np.where(sick, "ill", "well")})
+
+
+SITES = {"Aix": frame(40, 20), "Lyon": frame(60, 30, True, "b"), "Pau": frame(20, 10, False, "c")}
+CHOICES: dict[str, Any] = {"categorical": ["ward"], "test_fraction": 0.2}
+
+
+def summaries(**more: Any) -> dict[str, Summary]:
+    return {site: summarise(table, "outcome", **{**CHOICES, **more}) for site, table in SITES.items()}
+
+
+def test_a_schema_is_that_of_all_rows() -> None:
+    """Sites of one class and with wards of their own among them."""
+    schema = agree(summaries())
+    assert (schema.label, schema.problem, schema.classes) == ("outcome", "classification", ("ill", "well"))
+    columns = schema.inputs.columns
+    assert [column.name for column in columns] == ["age", "pulse", "smokes", "ward"]
+    assert columns[3].values == ("a", "b", "both", "c")
+    kept = [from_table(table, "outcome", schema=schema, normalise=False, **CHOICES) for table in SITES.values()]
+    rows = np.concatenate([data.train.x.double().numpy() for data in kept])
+    assert len(rows) == 48
+    np.testing.assert_allclose(schema.inputs.mean[:2], rows[:, :2].mean(0), rtol=1e-6)
+    np.testing.assert_allclose(schema.inputs.std[:2], rows[:, :2].std(0), rtol=1e-6)
+    assert schema.inputs.mean[2:] == (0.0,) * 5
+    assert schema.inputs.std[2:] == (1.0,) * 5
+
+
+def test_all_sites_prepare_alike() -> None:
+    schema = agree(summaries())
+    made = {site: from_table(table, "outcome", schema=schema) for site, table in SITES.items()}
+    assert len({(data.classes, data.inputs, data.train.x.shape[1:]) for data in made.values()}) == 1
+    assert set(made["Lyon"].train.y.tolist()) == {0}
+    assert set(made["Pau"].train.y.tolist()) == {1}
+    together = torch.cat([data.train.x for data in made.values()])[:, :2]
+    torch.testing.assert_close(together.mean(0), torch.zeros(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(together.std(0, correction=0), torch.ones(2), atol=1e-5, rtol=0)
+
+
+def test_a_schema_lives_in_a_file_and_in_a_configuration(tmp_path: Path) -> None:
+    for site, summary in summaries().items():
+        write_json(tmp_path / f"{site}.json", summary)
+    read = {site: Summary.read(tmp_path / f"{site}.json") for site in SITES}
+    assert read == summaries()
+    schema = agree(read)
+    write_json(tmp_path / "schema.json", schema)
+    assert Schema.read(tmp_path / "schema.json") == schema
+    pd.concat([table.assign(site=site) for site, table in SITES.items()]).to_csv(tmp_path / "all.csv", index=False)
+    said = {"path": "all.csv", "label": "outcome", "client": "site", "schema": "schema.json"}
+    sets = [f"data.{name}={tmp_path / word if name in ('path', 'schema') else word}" for name, word in said.items()]
+    data = build_data(load_config(sets=["data.name=table", *sets]))
+    assert data.inputs == schema.inputs
+    assert data.names == ("Aix", "Lyon", "Pau")
+    with pytest.raises(ConfigError, match="exists already and is not written over"):
+        write_json(tmp_path / "schema.json", schema)
+
+
+def test_amounts_agree_too() -> None:
+    sites = {site: summarise(table[["pulse", "age"]], "age") for site, table in SITES.items()}
+    schema = agree(sites)
+    assert (schema.problem, schema.classes) == ("regression", ("age",))
+    assert from_table(SITES["Aix"], "age", schema=schema).problem == "regression"
+
+
+def test_missing_numbers_are_filled_with_the_agreed_mean() -> None:
+    tables = {site: table.drop(columns="ward").copy() for site, table in SITES.items()}
+    tables["Pau"].loc[0, "age"] = np.nan
+    schema = agree({s: summarise(table, "outcome", missing="mean") for s, table in tables.items()})
+    made = from_table(tables["Pau"], "outcome", schema=schema, missing="mean")
+    ages = torch.cat([made.train.x, made.test.x])[:, 0]
+    assert float(ages.abs().min()) == pytest.approx(0, abs=1e-6)
+    with pytest.raises(DataError, match="rows have missing values"):
+        from_table(tables["Pau"], "outcome", schema=schema)
+
+
+def change(table: pd.DataFrame, **columns: Any) -> dict[str, pd.DataFrame]:
+    return {"Aix": SITES["Aix"].drop(columns="ward"), "Pau": table.drop(columns="ward").assign(**columns)}
+
+
+@pytest.mark.parametrize(
+    ("tables", "options", "message"),
+    [
+        (
+            change(frame(20, 10), more=1),
+            {},
+            "Pau and Aix differ in columns: 'more'. Name those all have",
+        ),
+        (change(frame(20, 10), outcome=np.arange(10) / 3), {}, "Pau is for 'regression', Aix 'classification'"),
+        (
+            change(frame(20, 10), smokes=pd.Categorical(["yes"] * 10)),
+            {},
+            "is a category at 'Pau' only: say",
+        ),
+        ({"Pau": frame(20, 10, True).drop(columns="ward")}, {}, "is 'ill' at every site: there is nothing to learn"),
+    ],
+)
+def test_what_does_not_go_together_is_said(
+    tables: dict[str, pd.DataFrame], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message.replace(".", r"\.")):
+        agree({site: summarise(table, "outcome", **options) for site, table in tables.items()})
+
+
+def test_a_table_must_fit_its_schema() -> None:
+    schema = agree(summaries())
+    table = SITES["Aix"]
+    with pytest.raises(DataError, match="the schema predicts 'outcome', not 'age'"):
+        from_table(table, "age", schema=schema)
+    with pytest.raises(DataError, match="the schema learns from"):
+        from_table(table, "outcome", schema=schema, features=["age"])
+    with pytest.raises(DataError, match="has classes the schema has not: 'dead'"):
+        from_table(table.assign(outcome="dead"), "outcome", schema=schema)
+    with pytest.raises(DataError, match="has values it did not have"):
+        from_table(table.assign(ward="z"), "outcome", schema=schema)
+    with pytest.raises(DataError, match="columns that are not there: 'pulse'"):
+        from_table(table.drop(columns="pulse"), "outcome", schema=schema)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda said: said.pop("label"),
+        lambda said: said.update(format=2),
+        lambda said: said.update(classes=[]),
+        lambda said: said.update(problem="guess"),
+        lambda said: said["inputs"].update(std=[0.0] * 7),
+    ],
+)
+def test_damaged_schemas_are_refused(damage: Any, tmp_path: Path) -> None:
+    said = agree(summaries()).to_json()
+    damage(said)
+    (tmp_path / "schema.json").write_text(json.dumps(said))
+    with pytest.raises(DataError):
+        Schema.read(tmp_path / "schema.json")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda column: column.update(kind="guess"),
+        lambda column: column.update(values=[1]),
+        lambda column: column.update(known=-1),
+        lambda column: column.update(mean=float("inf")),
+        lambda column: column.update(variance=True),
+        lambda column: column.update(rows=[[1, 2]]),
+    ],
+)
+def test_damaged_summaries_are_refused(damage: Any, tmp_path: Path) -> None:
+    said = summaries()["Aix"].to_json()
+    damage(said["columns"][0])
+    (tmp_path / "summary.json").write_text(json.dumps(said))
+    with pytest.raises(DataError):
+        Summary.read(tmp_path / "summary.json")
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read"):
+        Schema.read(tmp_path / "absent.json")
+    (tmp_path / "summary.json").write_text(
+        '{"format": 1, "label": "y", "problem": "regression", "classes": [], "columns": [1]}'
+    )
+    with pytest.raises(DataError, match=r"a column of .* must have the fields"):
+        Summary.read(tmp_path / "summary.json")
