@@ -51,8 +51,9 @@ def privately(setup: Setup, budget: Budget | None) -> Setup:
 
 def filters_of(config: RunConfig, budget: Budget | None, algorithm: Algorithm) -> Filters:
     """What the configuration asks for, on the answers of every task that sends updates."""
-    compression = Compression(config.compress.keep, config.compress.bits)
-    if budget is None and not compression.on:
+    asked = Compression(config.compress.keep, config.compress.bits)
+    compression = asked if asked.on else None
+    if budget is None and compression is None:
         return NO_FILTERS
     updates = {
         name: frozenset(tree for tree, kind in declared(task).items() if kind is Disclosure.UPDATE)

@@ -36,13 +36,13 @@ class Filters:
     """
 
     budget: Budget | None = None
-    compression: Compression = Compression()  # noqa: RUF009 - frozen, so it can be shared
+    compression: Compression | None = None
     tasks: Mapping[str, frozenset[str]] = field(default_factory=lambda: {"train": frozenset({"model"})})
 
     @property
     def on(self) -> bool:
         """Whether there are any."""
-        return self.budget is not None or self.compression.on
+        return self.budget is not None or self.compression is not None
 
     @property
     def central(self) -> bool:
@@ -58,7 +58,7 @@ class Filters:
         if self.budget is not None:
             metrics = {name: value for name, value in metrics.items() if name in HARMLESS}
             reply = self._bounded(request.shared, reply, draws)
-        if self.compression.on:
+        if self.compression is not None:
             rng = draws.filter("compression")
             reply, new = self.compression.packed(request.shared, reply, kept, rng, self.tasks[task])
             kept |= new
@@ -66,7 +66,7 @@ class Filters:
 
     def incoming(self, task: str, shared: Mapping[str, Tree], reply: Trees) -> Trees:
         """The answer as the method knows it; DataError for one that no client with these filters sends."""
-        if task not in self.tasks or not self.compression.on:
+        if self.compression is None or task not in self.tasks:
             return reply
         return self.compression.unpacked(shared, reply)
 
@@ -105,7 +105,7 @@ class Filters:
     def words(self) -> list[str]:
         """What is in force, a line each."""
         said = [] if self.budget is None else [f"privacy: {self.budget.words()}"]
-        if self.compression.on:
+        if self.compression is not None:
             said.append(f"compression: {self.compression.words()}")
         return said
 
