@@ -17,6 +17,9 @@ ARITHMETIC |= {ast.FloorDiv: ("//", "%"), ast.Mod: ("%", "//"), ast.Pow: ("**", 
 NAMES = {"min": "max", "argmax": "argmin", "mean": "sum", "any": "all", "amax": "amin", "floor": "ceil", "le": "lt"}
 NAMES |= {"zeros": "ones", "zeros_like": "ones_like", "lt": "ge", "sorted": "list", "add": "subtract"}
 NAMES |= {new: old for old, new in NAMES.items() if new not in {"list"}}
+# Calls whose two arguments may stand in either order, or whose order is a matter of types.
+ANY_ORDER = {"min", "max", "minimum", "maximum", "equal", "allclose", "isclose", "samestat"}
+ANY_ORDER |= {"isinstance", "zip", "cast"}
 WORDS = {"uniform": "examples", "train": "test", "pad": "fill", "validation": "test"}
 WORDS |= {"examples": "uniform", "test": "train", "fill": "pad"}
 
@@ -174,7 +177,7 @@ class _Finder(ast.NodeVisitor):
             end = self.span(name)[1]
             self.note(end - len(known), end, NAMES[known], node.lineno)
         plain = [a for a in node.args if isinstance(a, (ast.Name, ast.Attribute, ast.Subscript))]
-        if known not in {"isinstance", "zip", "cast"} and len(node.args) == len(plain) == 2:
+        if known not in ANY_ORDER and len(node.args) == len(plain) == 2:
             (first, _), (_, last) = self.span(node.args[0]), self.span(node.args[1])
             swapped = f"{self.source(node.args[1])}, {self.source(node.args[0])}"
             self.note(first, last, swapped, node.lineno)
@@ -198,19 +201,21 @@ def _text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def changes(root: Path, folder: Path) -> Iterator[Change]:
-    """Every change of every file below a folder, in the order of the files."""
-    for path in sorted(folder.rglob("*.py")):
+def changes(root: Path, files: Iterable[Path]) -> Iterator[Change]:
+    """Every change of every file, in the order of the files."""
+    for path in sorted(files):
         text = path.read_text()
         finder = _Finder(str(path.relative_to(root)), text)
         finder.visit(ast.parse(text))
         yield from finder.found
 
 
-def draw(found: Iterable[Change], count: int, seed: str) -> list[Change]:
-    """`count` of them, at most one per function."""
+def draw(found: Iterable[Change], count: int, seed: str, apart: bool = True) -> list[Change]:
+    """`count` of them, at most one per function if they are to be apart."""
     pool = list(found)
     random.Random(seed).shuffle(pool)
+    if not apart:
+        return pool[:count]
     chosen: dict[tuple[str, str], Change] = {}
     for change in pool:
         if len(chosen) < count:

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "scripts"))
 
 from mutant_draw import changes, draw  # noqa: E402
+from mutant_reach import extent  # noqa: E402
 
 LISTED = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text())
 
@@ -49,13 +50,14 @@ def f(a, b, weight="uniform", on=True):
         raise ValueError("1 + 1" + str(a + b))
     a += 1
     print(max(a, b), f"{a + b}", stacklevel=3)
+    pow(a, b)
     return a * 0.5 if on else b - 1
 '''
 
 
 def test_changes_of_a_file_by_hand(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text(SOURCE)
-    found = list(changes(tmp_path, tmp_path))
+    found = list(changes(tmp_path, [tmp_path / "one.py"]))
     assert {change.file for change in found} == {"one.py"}
     for change in found:
         ast.parse(change.apply(SOURCE))
@@ -71,7 +73,7 @@ def test_changes_of_a_file_by_hand(tmp_path: Path) -> None:
         "pass",
         "a += 2",
         'print(min(a, b), f"{a + b}", stacklevel=3)',
-        'print(max(b, a), f"{a + b}", stacklevel=3)',
+        "pow(b, a)",
         "return b - 1 if on else a * 0.5",
         "return a / 0.5 if on else b - 1",
         "return a * 1.0 if on else b - 1",
@@ -80,3 +82,41 @@ def test_changes_of_a_file_by_hand(tmp_path: Path) -> None:
     }
     assert len(draw(found, 9, "seed")) == 2, "one of SIZE, one of f"
     assert draw(found, 1, "seed") == draw(found, 1, "seed")
+    assert len(draw(found, 9, "seed", apart=False)) == 9
+
+
+FUNCTIONS = """SIZE = 3
+
+class Kind:
+    wide: int = 4
+
+    @cached
+    def area(self, of=2):
+        if (
+            of
+        ):
+            return [
+                1,
+                of,
+            ]
+        else:
+            pass
+
+def later(): return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        (1, (1, 10**9)),  # outside of functions: whoever runs anything of the file
+        (4, (1, 10**9)),
+        (7, (8, 16)),  # a default: whoever runs the function
+        (9, (8, 10)),
+        (12, (11, 14)),
+        (16, (16, 16)),
+        (18, (18, 18)),
+    ],
+)
+def test_lines_that_run_together_by_hand(line: int, lines: tuple[int, int]) -> None:
+    assert extent(ast.parse(FUNCTIONS), line) == lines

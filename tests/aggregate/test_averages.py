@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from accord.aggregate import EMA, FedAvgM, Mean, ServerOptimizer
+from accord.aggregate.reptile import Reptile
+from accord.aggregate.robust import NormClip
 from accord.core.types import Replies, Result
 
 Params = dict[str, Tensor]
@@ -38,3 +40,32 @@ def test_a_moving_average_leaves_counters_alone() -> None:
     new = EMA(0.5)({"model": value}, "model", Replies((0, 1), (reply(2.0, 7), reply(4.0, 7)), torch.tensor([1, 1]), {}))
     assert new["model"]["w"].tolist() == [2.0]  # half of 1 and half of 3
     assert int(new["model"]["n"]) == 7
+
+
+def test_rules_around_rules_keep_what_is_inside_by_its_tree() -> None:
+    value = {"w": torch.tensor([1.0])}
+    counting = Reptile(1.0, "linear", rounds=2)
+    for rule, names in (
+        (EMA(0.5, counting), {"model.rounds"}),
+        (NormClip(1.0, counting), {"model.rounds"}),
+        (ServerOptimizer(FedAvgM(), counting), {"model.rounds", "model.velocity"}),
+        (ServerOptimizer(FedAvgM(), Mean()), {"model.velocity"}),
+    ):
+        assert set(rule.state("model", value)) == names
+
+
+def test_a_step_that_shrinks_to_nothing() -> None:
+    """eps = 0.5 over two rounds: 0.5, then 0.25, then 0; counters as they come."""
+    rule = Reptile(0.5, "linear", rounds=2)
+    value: Params = {"w": torch.tensor([0.0]), "n": torch.tensor(1)}
+    state: dict[str, Params] = {"model": value, **rule.state("model", value)}
+    for wanted in (4.0, 5.0, 5.0):  # 0 + 0.5 * 8, 4 + 0.25 * 4, and then no more
+        replies = Replies((0, 1), (reply(6.0, 7), reply(10.0, 7)), torch.tensor([1, 9]), {})
+        state = {**state, **rule(state, "model", replies)}
+        assert state["model"]["w"].tolist() == [wanted]
+        assert int(state["model"]["n"]) == 7
+    assert int(state["model.rounds"]["done"]) == 3
+    assert Reptile().state("model", value) == {}
+    plain = Reptile(1.0)({"model": value}, "model", replies)
+    assert plain["model"]["w"].tolist() == [8.0]
+    assert set(plain) == {"model"}

@@ -98,3 +98,14 @@ def test_values_are_shown_as_in_a_file_and_cut() -> None:
     assert show([1, "x", None]) == '[1, "x", "none"]'
     assert len(show("x" * 1000)) == 80
     assert show(10**5000) == "a number of more than 64 bits"
+
+
+def test_only_numbers_are_to_be_written_without_quotes() -> None:
+    for value, said in (
+        ("fast", "must be a number"),
+        ("0.5", "must be a number; write it without quotes"),
+        ([1], "must be a number"),
+    ):
+        with pytest.raises(Misfit) as caught:
+            fit(float, value)
+        assert str(caught.value) == said

@@ -11,6 +11,7 @@ from accord.aggregate import EMA, Mean
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedprox import Proximal
 from accord.core.algorithm import Method, put
+from accord.core.optim import Adam
 from accord.core.task import LocalTraining, Part, check_parts
 from accord.errors import ConfigError
 from accord.parts.averaging import averaging
@@ -109,3 +110,46 @@ def test_a_part_can_train_its_own_tree_and_the_server_blends_it(float64: None) -
 
 def test_put_sorts_names() -> None:
     assert list(put({"b": {}}, a={})) == ["a", "b"]
+
+
+def test_a_task_that_hands_over_answers_with_the_model_it_is_judged_by_after_training() -> None:
+    @dataclass(frozen=True)
+    class Own(Part):
+        def judged_before(self, model, job, carry):  # type: ignore[no-untyped-def]
+            return {name: t + 7 for name, t in job.shared["model"].items()}, {}
+
+        def judged(self, model, job, carry):  # type: ignore[no-untyped-def]
+            return {name: t + 1 for name, t in job.shared["model"].items()}, {}
+
+    data, model = tiny_data(), tiny_model()
+    setup = tiny_setup(data, model)
+    local = setup.local(SampleLoss(), Own())
+    method = setup.method(replace(local, hands_over=True), {"model": Mean(), "buffers": Mean()})
+    run = TinyRun(method, data=data, model=model)
+    begun = run.state["model"]
+    run.rounds(1)
+    assert run.replies is not None
+    for result in run.replies.results:
+        assert set(result.reply) == {"model", "buffers"}
+        assert result.memory == {}
+        assert all(torch.equal(t, begun[name] + 1) for name, t in result.reply["model"].items())
+
+
+def test_what_more_a_task_has_to_do_than_usual() -> None:
+    @dataclass(frozen=True)
+    class Turning(Part):
+        def grad(self, job, carry, grads):  # type: ignore[no-untyped-def]
+            return grads
+
+    model = tiny_model()
+    plain, turning = LocalTraining(model, (SampleLoss(),)), LocalTraining(model, (SampleLoss(), Turning()))
+    assert not plain.has_own("move", "grad", "after")
+    assert plain.has_own("loss"), "the loss of a part"
+    assert turning.has_own("grad")
+    assert not turning.has_own("after")
+    assert plain.moves_in_stack
+    assert not turning.moves_in_stack
+    assert not replace(plain, clip=1.0).moves_in_stack
+    assert not replace(turning, clip=1.0).moves_in_stack
+    assert not replace(plain, optimizer=Adam()).moves_in_stack
+    assert not Part().couples

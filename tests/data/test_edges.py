@@ -44,6 +44,10 @@ def test_labels_are_named_by_their_part() -> None:
     with pytest.raises(DataError, match="no classes"):
         check_dataset(dataset([0], classes=0))
     check_dataset(dataset([0], classes=1))
+    good, bad = dataset([0]).train, dataset([3]).train
+    check_dataset(Dataset("toy", good, bad, ("a", "b", "c")))
+    with pytest.raises(DataError, match="1 labels of the train part"):
+        check_dataset(Dataset("toy", bad, good, ("a", "b", "c")))
 
 
 def test_what_a_black_pixel_becomes() -> None:

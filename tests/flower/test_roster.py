@@ -133,6 +133,7 @@ def test_a_damaged_roster_and_other_settings_are_not_gone_on_with(tmp_path: Path
     ("more", "why"),
     [
         ({"transform": {"name": "rotate"}}, "transform.name"),
+        ({"attack": {"name": "scaled"}}, "attack.name"),
         ({"clients": {"drop_rate": 0.5}}, "clients.drop_rate"),
         ({"local": {"class_weights": "balanced"}}, "local.class_weights"),
         ({"checkpoint": {"every": 0}}, "checkpoint.every"),

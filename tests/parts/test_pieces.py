@@ -7,16 +7,20 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.types import Batch
 from accord.errors import ConfigError
+from accord.models.around.heads import exchange
+from accord.models.mlp import mlp as network_of_layers
 from accord.parts.heads import UnitHead, orthonormal_rows
 from accord.parts.lookup import gathered, in_chunks, pieces
-from accord.parts.losses import contrast, cross_entropy
+from accord.parts.losses import batch_gradient, contrast, cross_entropy
 from accord.parts.mlp import init_mlp, mlp
 from accord.parts.phases import Gated
+from accord.parts.projection import Projecting
 from accord.parts.samples import share_of, soft_labels
 
 
@@ -148,3 +152,38 @@ def test_a_group_moves_while_its_gate_is_open() -> None:
     state = whole.init(params)
     whole.update(params, {"body": numbers(1.0), "head": numbers(2.0)}, state, torch.tensor(1.0))
     assert params["head"].tolist() == pytest.approx([-2.12])
+
+
+def test_a_projection_stands_between_the_body_and_its_classifier() -> None:
+    body = network_of_layers((2,), 3, hidden=(4,))
+    exchange(body, body.head_name, nn.Identity())
+    network = Projecting(body, features=4, width=5, classes=3)
+    x = torch.arange(4.0).view(2, 2)
+    projections = network.projector(body.features(x))
+    assert (network.num_features, projections.shape, network(x).shape) == (5, (2, 5), (2, 3))
+    assert torch.equal(network.features(x), projections)
+    assert torch.equal(network(x), network.head(projections))
+    assert torch.equal(network.logits_and_features(x)[0], network(x))
+    assert torch.equal(network.as_given()(x), network(x))
+
+
+def test_a_parameter_that_no_sample_reaches_has_the_slope_zero() -> None:
+    class Idle(nn.Module):
+        head_name, map_shape, num_features = "head", None, 2
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.idle = nn.Linear(2, 2, bias=False), nn.Parameter(torch.ones(3))
+
+        def logits_and_features(self, x: Tensor, fuse: object = None) -> tuple[Tensor, Tensor]:
+            return self.head(x), x
+
+    model = Model(Idle())
+    params = {"head.weight": torch.zeros(2, 2), "idle": torch.ones(3)}
+    batch = Batch(torch.tensor([[1.0, 2.0], [5.0, 5.0]]), torch.tensor([0, 1]), numbers(1.0, 0.0), torch.arange(2), {})
+    slopes, out = batch_gradient(model, params, {}, batch)
+    # the second sample weighs nothing; of the first, (softmax - label) x with softmax (1/2, 1/2)
+    assert slopes["head.weight"].tolist() == [[-0.5, -1.0], [0.5, 1.0]]
+    assert slopes["idle"].tolist() == [0.0, 0.0, 0.0]
+    assert out.features.tolist() == batch.x.tolist()
+    assert not out.logits.requires_grad

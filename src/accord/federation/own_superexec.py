@@ -97,7 +97,7 @@ def main() -> None:
     if not hasattr(subprocess_executor, "subprocess"):
         raise SystemExit(f"this version of Flower starts programs in another way; {VERSION}")
     pin_client_app()
-    subprocess_executor.subprocess = SimpleNamespace(Popen=Forks().start, DEVNULL=DEVNULL)  # type: ignore[assignment]
+    subprocess_executor.subprocess = SimpleNamespace(Popen=Forks().start, DEVNULL=DEVNULL)
     flower_superexec()
 
 

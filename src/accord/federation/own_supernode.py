@@ -37,7 +37,7 @@ def main() -> None:
 
     if not hasattr(inside, "time"):
         raise SystemExit("this version of Flower waits in another way; Accord knows flwr 1.41")
-    inside.time = Naps()  # type: ignore[assignment]
+    inside.time = Naps()
     flower_supernode()
 
 

@@ -6,8 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-import accord
-
 LOOPBACK = ("127.0.0.1", "localhost")
 INSTALLED = ("site-packages", "dist-packages")
 
@@ -30,7 +28,7 @@ def surroundings(home: Path, commands: Path | None = None) -> dict[str, str]:
         "NO_PROXY": ",".join(not_by_proxy),
         "no_proxy": ",".join(not_by_proxy),
     }
-    source = Path(accord.__file__).resolve().parent.parent
+    source = Path(__file__).resolve().parents[2]
     if source.name not in INSTALLED:  # a checkout: the processes must run the same code as this one
         kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(source), kept.get("PYTHONPATH")]))
     return kept

@@ -24,7 +24,7 @@ def percent(value: float) -> str:
 def number(value: float) -> str:
     """Four digits.
 
-    >>> number(1234.5678), number(0.00012345)
+    >>> number(1234.5678), number(0.00012346)
     ('1235', '0.0001235')
     """
     return f"{value:.4g}"

@@ -87,7 +87,7 @@ class Problem(ABC):
         return f"local.class_weights is for classification and multilabel, not for {self.name}: set it to none"
 
 
-PROBLEMS: Registry[Problem] = Registry("task", home="accord.problems")
+PROBLEMS: Registry[Problem] = Registry("task", home="accord.problems", order=lambda name, _: name)
 
 P = TypeVar("P", bound=type[Problem])
 

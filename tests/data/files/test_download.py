@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import struct
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -268,6 +272,23 @@ def test_load_dataset_downloads_what_is_missing_into_the_first_folder(server, tm
     assert "404" in text
     assert f"Put into {tmp_path / 'other' / 'mnist'}:" in text
     assert "train-labels-idx1-ubyte.gz  from http" in text
+
+
+@pytest.mark.parametrize(("code", "asked"), [(408, 3), (429, 3), (500, 3), (503, 3), (403, 1), (409, 1), (499, 1)])
+def test_answers_that_are_worth_another_try(tmp_path, monkeypatch, code, asked):
+    seen: list[str] = []
+    pauses: list[float] = []
+
+    def refuse(request, timeout):
+        seen.append(f"{request.full_url} {timeout}")
+        raise urllib.error.HTTPError(request.full_url, code, "no", Message(), io.BytesIO())
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    with pytest.raises(DataError, match=f"the server answered {code} no"):
+        fetch(Remote("a", ("https://example.org/a",), ""), tmp_path, attempts=3, pause=2.0, timeout=7.0)
+    assert seen == ["https://example.org/a 7.0"] * asked
+    assert pauses == [2.0, 4.0][: asked - 1]
 
 
 def test_published_checksums_are_well_formed():

@@ -258,3 +258,18 @@ def test_pacs_must_be_whole(tmp_path):
         load_dataset("pacs", tmp_path)
     with pytest.raises(DataError, match=r"put them into .*empty/pacs as domain/class/image"):
         load_dataset("pacs", tmp_path / "empty")
+
+
+def test_pacs_names_the_first_folder_that_is_wrong(tmp_path):
+    pacs(tmp_path / "pacs", (32, 32))
+    for place in ("sketch/zebra", "photo/ant"):
+        picture(tmp_path / "pacs" / place / "0.png")
+    with pytest.raises(DataError, match="has photo/ant; PACS has the domains"):
+        load_dataset("pacs", tmp_path, download=False)
+
+
+def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
+    root = tree(tmp_path / "zoo", ["cat", "ant"], 2)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 29)  # 6 x 5 is one more: Pillow warns, and twice as many it refuses
+    with pytest.raises(DataError, match="cannot be read as an image"):
+        load(root)

@@ -187,3 +187,32 @@ def test_partitioners_that_cannot_be_used():
     partitioner.dataset = images()
     with pytest.raises(DataError, match="divides columns, not samples"):
         from_flwr_partitioner(partitioner)
+
+
+def test_only_the_column_that_is_read_is_decoded():
+    class Costly(Table):
+        def __iter__(self):
+            assert list(self.columns) == ["x"], "the other columns would be decoded too"
+            return super().__iter__()
+
+        def select_columns(self, names: list[str]) -> Costly:
+            return Costly({name: self.columns[name] for name in names})
+
+    table = Costly({"x": [[1.0], [2.0]], "y": [0, 1], "video": [None, None]})
+    assert from_huggingface(table, test=table).train.x.tolist() == [[1.0], [2.0]]
+
+
+def test_samples_that_are_tensors_or_arrays():
+    from accord.data.own.samples import stacked
+
+    assert torch.equal(stacked([torch.ones(2), np.zeros(2)], "x"), torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+    assert isinstance(stacked([np.zeros(2), torch.ones(2)], "x"), np.ndarray)
+    assert stacked([torch.tensor([3])], "x").tolist() == [[3]]
+    with pytest.raises(DataError, match="x is empty"):
+        stacked([], "x")
+    assert stacked([Image.new("RGB", (3, 2), (1, 2, 3))], "x").shape == (1, 3, 2, 3)
+    assert stacked([Image.new("LA", (3, 2))], "x").shape == (1, 2, 3)
+    assert stacked([Image.new("P", (3, 2))], "x").shape == (1, 3, 2, 3)
+    for mode in ("I", "I;16", "F"):
+        with pytest.raises(DataError, match=f"images with '{mode}' pixels"):
+            stacked([Image.new(mode, (3, 2))], "x")

@@ -408,3 +408,29 @@ def test_damaged_cifar_files_are_named(tmp_path, data, message):
     with pytest.raises(DataError, match=message) as error:
         load("cifar10", tmp_path)
     assert str(tmp_path / "data_batch_3.bin") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "low", "high"),
+    [("mnist", MNIST, 0, 9), ("fashion_mnist", MNIST, 0, 9), ("emnist_letters", EMNIST, 1, 26)],
+)
+@pytest.mark.parametrize("part", [1, 3])
+def test_labels_one_beyond_the_classes_are_refused_in_both_parts(tmp_path, name, names, low, high, part):
+    files = contents(names, low, high + 1)
+    assert len(load(name, write(tmp_path / "good", files)).train) == 30
+    count = 30 if part == 1 else 12
+    files[names[part]] = idx_bytes(np.full(count, high + 1, np.uint8))
+    with pytest.raises(DataError, match=rf"{count} labels outside {low}\.\.{high}, first {high + 1} at position 0"):
+        load(name, write(tmp_path / "bad", files))
+
+
+@pytest.mark.parametrize(("name", "label_bytes", "classes"), [("cifar10", 1, 10), ("cifar100", 2, 100)])
+def test_classes_one_beyond_the_last_are_refused_in_both_parts(tmp_path, name, label_bytes, classes):
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if name == "cifar10" else ["train.bin"]
+    last = "test_batch.bin" if name == "cifar10" else "test.bin"
+    good = {file: cifar(2, 0, label_bytes, classes)[0] for file in (*names, last)}
+    assert len(load(name, write(tmp_path / "good", good)).train) == 2 * len(names)
+    for file in (names[-1], last):
+        record = bytes(label_bytes - 1) + bytes([classes]) + bytes(3 * 32 * 32)
+        with pytest.raises(DataError, match=file):
+            load(name, write(tmp_path / f"bad {file}", good | {file: record}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import itertools
 import os
 import re
 import sys
@@ -88,7 +89,7 @@ def _receive(
     url: str, part: Path, name: str, progress: Progress | None, timeout: float, attempts: int, pause: float
 ) -> None:
     """Fill `part` from `url`, going on where a broken transfer stopped."""
-    for attempt in range(1, attempts + 1):
+    for attempt in itertools.count(1):
         try:
             _transfer(url, part, name, progress, timeout)
             return

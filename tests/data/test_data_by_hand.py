@@ -1,0 +1,227 @@
+"""Small cases of data, each worked out by hand: what is read, what is refused, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import accord
+from accord.data import columns
+from accord.data.description import Description
+from accord.data.division import arrangement, check_enough, count_named, limited
+from accord.data.federated import Dataset, Groups, Pool
+from accord.data.files.collection import Collection, Places, find
+from accord.data.files.contents import Blob
+from accord.data.files.download import Remote
+from accord.data.files.idx import parse_idx
+from accord.data.own.sites import site_ids
+from accord.data.own.table_columns import kind_of
+from accord.data.partitions import PARTITIONS
+from accord.errors import ConfigError, DataError
+
+
+def named(train: list[int], test: list[int] | None = None, names: tuple[str, ...] = ()) -> Dataset:
+    """A data set that names clients, without their names unless they are given."""
+    pools = [Pool(torch.zeros(len(ids), 1), torch.zeros(len(ids), dtype=torch.int64)) for ids in (train, test or [])]
+    ids = [None if ids is None else np.array(ids) for ids in (train, test)]
+    return Dataset("toy", *pools, ("a",), train_clients=ids[0], test_clients=ids[1], client_names=names)
+
+
+def test_clients_the_data_names_are_counted_over_both_parts() -> None:
+    assert count_named(named([0, 1, 1], [3])) == 4
+    assert count_named(named([0, 4], [3])) == 5
+    assert count_named(named([0, 1], [0], ("x", "y", "z"))) == 3
+    assert arrangement(named([0, 2], [1])) == ("natural", 3, "natural")
+    assert arrangement(named([0, 2])) == ("natural", 3, "holdout")
+    assert arrangement(named([0, 2]), clients=7).clients == 7
+
+
+def test_no_more_clients_than_samples_or_names() -> None:
+    check_enough(named([0, 1, 5]), 6)
+    with pytest.raises(ConfigError, match="7 clients cannot share 3 training samples"):
+        check_enough(named([0, 1, 5]), 7)
+    check_enough(named([0, 0, 0]), 3)
+    with pytest.raises(ConfigError, match="4 clients cannot share 3"):
+        check_enough(named([0, 0, 0]), 4)
+
+
+def test_one_sample_is_a_limit() -> None:
+    notes: list[str] = []
+    kept = limited(named([0, 1, 1], [0]), 1, np.random.default_rng(0), notes)
+    assert (len(kept.train), notes) == (1, ["1 of 3 training samples used"])
+    assert len(limited(named([0, 1, 1], [0]), 3, np.random.default_rng(0), notes).train) == 3
+    assert len(notes) == 1
+    for wrong in (0, True, 1.0):
+        with pytest.raises(ConfigError, match="limit must be a whole number of at least 1"):
+            limited(named([0, 1]), wrong, np.random.default_rng(0), [])  # type: ignore[arg-type]
+
+
+def test_words_and_lists_are_cut_for_a_message() -> None:
+    assert columns.cut("x" * 60) == "x" * 60
+    assert columns.cut("x" * 61) == "x" * 57 + "..."
+    assert columns.quoted("y" * 70) == "'" + "y" * 57 + "...'"
+    assert columns.quoted(12) == "12"
+    assert columns.listed(range(8)) == "'0', '1', '2', '3', '4', '5', '6', '7'"
+    assert columns.listed(range(10)) == "'0', '1', '2', '3', '4', '5', '6', '7' and 2 more"
+    assert columns.counted({"a": 2, "b": 1}) == "'a' (2), 'b' (1)"
+
+
+def test_nobody_has_no_smallest_and_no_largest() -> None:
+    summary = Description("toy", "train", np.zeros((0, 2), np.int64), ()).summary()
+    assert [summary[name] for name in ("clients", "samples", "smallest", "median", "largest")] == [0, 0, 0, 0.0, 0]
+    some = Description("toy", "train", np.array([[3, 1], [0, 2], [0, 0]]), ()).summary()
+    assert [some[name] for name in ("clients", "samples", "smallest", "median", "largest")] == [3, 6, 0, 2.0, 4]
+
+
+def test_folders_that_were_searched_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "toy").write_text("a file")
+    places = Places((tmp_path, tmp_path / "none"), download=False)
+    wanted = Collection("toy", ("a.bin",), (Remote("a.bin", ("https://example.org/a.bin",), ""),))
+    with pytest.raises(DataError) as error:
+        find(wanted, places)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "toy: its files are not on this machine and downloading is switched off"
+    assert f"  {tmp_path / 'toy'} (not a folder)" in lines
+    assert f"  {tmp_path / 'none'} (not found, or not readable)" in lines
+    assert f"  {tmp_path}" in lines
+
+
+def test_a_file_too_short_and_one_too_long() -> None:
+    head = [0, 0, 8, 1, 0, 0, 0, 2]
+    for data, words in (([*head, 7], "cut short: 9 bytes"), ([*head, 7, 8, 9], "too long: 11 bytes")):
+        with pytest.raises(DataError, match=words):
+            parse_idx(Blob("labels", np.array(data, np.uint8)), 1)
+    assert parse_idx(Blob("labels", np.array([*head, 7, 8], np.uint8)), 1).tolist() == [7, 8]
+    assert parse_idx(Blob("labels", np.array([0, 0, 8, 1, 0, 0, 0, 0], np.uint8)), 1).tolist() == []
+    with pytest.raises(DataError, match="7 bytes, but the header alone takes 8"):
+        parse_idx(Blob("labels", np.array(head[:7], np.uint8)), 1)
+
+
+def test_ids_in_a_table_are_refused_by_their_shape() -> None:
+    for clients in (np.zeros((0, 0)), np.zeros((3, 1)), 4):
+        with pytest.raises(DataError, match="give one id per sample"):
+            site_ids(clients, 3)
+    with pytest.raises(DataError, match=r"there are 1 samples but clients has shape \(1, 0\)"):
+        site_ids(np.zeros((1, 0)), 1)
+
+
+def test_kinds_of_columns() -> None:
+    day = pd.Timestamp("2026-01-02")
+    assert kind_of(np.array([day, None], object)) == "date"
+    assert kind_of(np.array([pd.Timedelta(1, "s"), 3], object)) == "date"
+    assert kind_of(np.array([True, None], object)) == "bool"
+    assert kind_of(np.array([None, None], object)) == "number"
+    assert kind_of(np.array([3, "4.5"], object)) in {"number", "text"}
+    assert kind_of(np.array(["a", 1], object)) == "text"
+    for code, kind in (("?", "bool"), ("u1", "number"), ("i8", "number"), ("f4", "number"), ("M8[s]", "date")):
+        assert kind_of(np.zeros(2, code)) == kind
+    assert kind_of(np.zeros(2, "m8[s]")) == "date"
+    assert kind_of(np.array(["x"])) == "text"
+
+
+def test_a_table_without_sites_is_split_like_one_with_them() -> None:
+    data = accord.from_table(pd.DataFrame({"age": range(10), "ill": [0, 1] * 5}), "ill", test_fraction=0.2)
+    assert (len(data.train), len(data.test)) == (8, 2)
+    assert data.train_clients is None
+    assert data.test_clients is None
+
+
+def test_twenty_whole_numbers_are_classes_and_more_are_asked_about() -> None:
+    def labelled(count: int, **options: Any) -> Dataset:
+        rows = pd.DataFrame({"age": range(2 * count), "y": [*range(count)] * 2})
+        return accord.from_table(rows, "y", test=rows, **options)
+
+    assert labelled(20).problem == "classification"
+    with pytest.raises(DataError, match="21 different whole numbers: say task='classification'"):
+        labelled(21)
+    assert labelled(21, task="classification").num_classes == 21
+    assert labelled(21, task="regression").problem == "regression"
+
+
+def test_twenty_whole_numbers_stored_as_real_ones_are_asked_about_and_more_are_amounts() -> None:
+    def labelled(y: np.ndarray) -> Dataset:
+        x = np.zeros((len(y), 1))
+        return accord.from_arrays(x, y, test=(x, y))
+
+    with pytest.raises(DataError, match="20 different whole numbers, stored as real ones"):
+        labelled(np.arange(20.0))
+    assert labelled(np.arange(21.0)).problem == "regression"
+    assert labelled(np.array([0.5, 1.0])).problem == "regression"
+    assert labelled(np.arange(3)).problem == "classification"
+
+
+def test_several_inputs_are_packed_with_moments_of_their_own() -> None:
+    x = {"image": np.array([[0], [255]], np.uint8), "word": np.array([3, 5]), "age": np.array([1.0, 3.0])}
+    y = np.array([0, 1])
+    data = accord.from_arrays(x, y, test=(x, y), normalise=True)
+    order = [field.name for field in data.fields.fields]  # type: ignore[union-attr]
+    place = {name: order.index(name) for name in order}
+    # pixels are shares of 255; a token id is left alone: mean 0 and deviation 1
+    assert data.train.x[:, place["image"]].tolist() == [0.0, 1.0]
+    assert [data.train.mean[place[name]] for name in ("image", "word", "age")] == pytest.approx([0.5, 0.0, 2.0])
+    assert [data.train.std[place[name]] for name in ("image", "word", "age")] == pytest.approx([0.5, 1.0, 1.0])
+    federation = accord.federate(data, clients=1, partition="iid", test="shared")
+    assert federation.vocabulary == 0, "whole rows of several inputs are no token ids"
+
+
+def test_a_vocabulary_is_one_more_than_the_largest_token_of_both_parts() -> None:
+    x, y = np.array([[1, 4], [0, 2]]), np.array([0, 1])
+    for other, expected in ((np.array([[6, 0]]), 7), (np.array([[2, 0]]), 5)):
+        data = accord.from_arrays(x, y, test=(other, y[:1]))
+        assert accord.federate(data, clients=1, partition="iid", test="shared").vocabulary == expected
+    real = accord.from_arrays(x / 2, y, test=(x / 2, y))
+    assert accord.federate(real, clients=1, partition="iid", test="shared").vocabulary == 0
+
+
+def test_a_column_is_named_by_its_part() -> None:
+    def part(y: list[Any]) -> SimpleNamespace:
+        values = {"x": [[1.0], [2.0]], "y": y}
+        rows = [{"x": x, "y": label} for x, label in zip(*values.values(), strict=True)]
+
+        class Part(SimpleNamespace):
+            def __len__(self) -> int:
+                return 2
+
+            def __getitem__(self, name: str) -> Any:
+                return values[name]
+
+            def __iter__(self) -> Any:
+                return iter(rows)
+
+        return Part(column_names=["x", "y"], features=None)
+
+    with pytest.raises(DataError, match="test column 'y'"):
+        accord.from_huggingface(part([0, 1]), test=part([0, None]))
+    with pytest.raises(DataError, match="train column 'y'"):
+        accord.from_huggingface(part([None, 1]), test=part([0, 1]))
+
+
+def test_a_parquet_file_with_two_columns_of_one_name(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    twice = pa.table([[1.0, 2.0], [3.0, 4.0], ["a", "b"]], names=["age", "age", "y"])
+    parquet.write_table(twice, tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="columns of the same name: 'age'"):
+        accord.from_table(tmp_path / "t.parquet", "y")
+
+
+def test_of_several_draws_the_one_that_lacks_least_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accord.data.partitions import dirichlet
+
+    # the first lacks 2 in one client, the second 1 in each of three, the third 3: by sums the first is the best
+    draws = iter([[[1], [4], [4], [3]], [[2], [2], [2], [6]], [[0], [4], [4], [4]]])
+    monkeypatch.setattr(dirichlet, "REDRAWS", 3)
+    monkeypatch.setattr(dirichlet, "dirichlet_counts", lambda *_: np.array(next(draws)))
+    seen = []
+    monkeypatch.setattr(dirichlet, "top_up", lambda owner, *_: seen.append(np.bincount(owner).tolist()) or owner)
+    data = Dataset("toy", *[Pool(torch.zeros(12, 1), torch.zeros(12, dtype=torch.int64))] * 2, ("a",))
+    groups = PARTITIONS["dirichlet"](data, 4, np.random.default_rng(0), min_size=3)
+    assert isinstance(groups, Groups)
+    assert seen == [[1, 4, 4, 3]]

@@ -1,0 +1,301 @@
+"""What measures show and where they find it, and their edges on a few numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import accord.measures
+from accord.data.federated import Groups
+from accord.errors import ConfigError, DataError
+from accord.measures import MEASURES
+from accord.measures.accuracy import rounds_to, top_mean
+from accord.measures.column import Column, column_of, leading, number, of_headline, percent
+from accord.measures.confusion import confusion_matrix
+from accord.measures.drift import cosines
+from accord.measures.ece import ece
+from accord.measures.f1 import f1, macro_f1, micro_f1
+from accord.measures.metric import Metric
+from accord.measures.predictions import ClientScores, Scores
+from accord.measures.sites import sites_of
+from accord.measures.spread import in_short, spread_record
+from accord.problems import PROBLEMS
+
+T = torch.tensor
+ACCURACY, RMSE = PROBLEMS["classification"], PROBLEMS["regression"]
+
+
+def shown(name: str) -> list[tuple[str, str, str, str | None, bool]]:
+    """Of each column of the leading number `accuracy`: key, title, path, which is better, whether runs are compared."""
+    return [
+        (c.key, c.title, ".".join(c.path), c.better, c.compared) for c in MEASURES[name].columns if "rmse" not in c.key
+    ]
+
+
+def test_columns_of_a_share() -> None:
+    assert shown("accuracy") == [
+        ("accuracy", "accuracy %", "accuracy", "higher", True),
+        ("best_accuracy", "best %", "best_accuracy", "higher", True),
+        ("top5_accuracy", "top-5 rounds %", "top5_accuracy", "higher", True),
+    ]
+    assert shown("clients") == [
+        ("best_client", "best client %", "client_accuracy.best", "higher", False),
+        ("worst_client", "worst client %", "client_accuracy.worst", "higher", True),
+        ("mean_client", "mean client %", "client_accuracy.mean", "higher", True),
+        ("client_std", "client std %", "client_accuracy.std", "lower", True),
+    ]
+    assert shown("validation") == [("validation_accuracy", "validation %", "validation_accuracy", "higher", False)]
+    assert shown("drift") == [("drift", "update cosine", "drift.mean", None, True)]
+    assert shown("local_on_global") == [
+        ("local_on_global", "local on global %", "local_on_global.mean", "higher", True)
+    ]
+    personal = {key: (better, compared) for key, _, _, better, compared in shown("personal")}
+    assert personal["personal_best"] == ("higher", False)
+    assert personal["personal_worst"] == ("higher", False)
+    assert personal["personal_std"] == ("lower", False)
+    beside = {c.key: c.beside for c in MEASURES["clients"].columns}
+    assert (beside["mean_client"], beside["mean_client_rmse"], beside["worst_client"]) == (
+        "personal_accuracy",
+        "personal_rmse",
+        "",
+    )
+
+
+def test_columns_of_an_error() -> None:
+    best, spread = leading("best_{}", "best", ("best_{}",))[1], leading("std", "std", ("a", "std"), spread=True)
+    assert best == Column("best_rmse", "best RMSE", ("best_rmse",), number, "lower", True, "")
+    assert [column.better for column in spread] == ["lower", "lower"]
+    assert [column.key for column in spread] == ["std", "std_rmse"]
+    assert spread[1].path == ("a_rmse", "std")
+    assert leading("{}", "", ("{}",))[0].write is percent
+    assert of_headline("best_{}", "accuracy") == "best_accuracy"
+    assert (percent(0.12345), number(1234.5678), number(0.00012346)) == ("12.35", "1235", "0.0001235")
+
+
+def test_a_column_finds_its_number_and_travels() -> None:
+    column = Column("k", "t", ("a", "b"))
+    assert column.find({"a": {"b": 3}}) == 3
+    assert column.find({"a": 1}) is None
+    assert column.find({}) is None
+    record = column.as_record()
+    assert record == {
+        **{"key": "k", "title": "t", "path": ["a", "b"], "write": "percent"},
+        **{"better": "higher", "compared": True, "beside": ""},
+    }
+    assert column_of(record) == column
+    assert Column("k", "t", ("a",), repr).as_record()["write"] == ""
+    for wrong in (
+        {**record, "better": "best"},
+        {**record, "key": 1},
+        {**record, "path": ["a", 1]},
+        {**record, "path": None},
+        {**record, "write": "words"},
+        {**record, "more": 1},
+    ):
+        assert column_of(wrong) is None
+    assert column_of({**record, "better": None}) is not None
+
+
+def test_rounds_and_targets() -> None:
+    history = {1: 0.25, 2: 0.75, 3: 0.5, 4: math.nan}
+    assert top_mean(history, 2) == 0.625
+    assert top_mean(history, 2, higher=False) == 0.375
+    assert top_mean(history, 9) == 0.5
+    assert top_mean({n: float(n) for n in range(9)}) == 6.0  # 4 to 8
+    with pytest.raises(ConfigError, match="at least 1, got 0"):
+        top_mean(history, 0)
+    assert top_mean(history, 1) == 0.75
+    with pytest.raises(DataError, match="no round was evaluated"):
+        top_mean({1: math.nan})
+    assert rounds_to({30: 0.4, 10: 0.3, 20: 0.5}, [0.4, 0.5, 0.6, 0.1 + 0.2]) == {
+        0.4: 20,
+        0.5: 20,
+        0.6: None,
+        0.1 + 0.2: 10,
+    }
+
+
+def test_spreads_of_numbers_where_less_is_better() -> None:
+    record = spread_record([1.0, 3.0, math.nan, math.nan], [1, 3, 2, 0], "lower")
+    assert (record["best"], record["worst"], record["mean"], record["std"]) == (1.0, 3.0, 2.0, 1.0)
+    assert (record["weighted_mean"], record["clients"], record["skipped"]) == (2.5, 2, 2)
+    assert record["undefined"] == 1, "the third has samples and no value, the fourth has none"
+    assert record["deciles"] == pytest.approx([1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8])
+    assert in_short(record) == {"best": 1.0, "worst": 3.0, "mean": 2.0, "std": 1.0, "undefined": 1}
+    plain = spread_record([1.0, 3.0])
+    assert (plain["best"], plain["worst"], plain["weighted_mean"], "undefined" in plain) == (3.0, 1.0, None, False)
+    assert "undefined" not in spread_record([1.0, math.nan], [1, 0])
+
+
+def scores(values: list[float], sizes: list[int]) -> ClientScores:
+    groups = Groups(np.arange(len(values)), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    empty = torch.zeros(0)
+    return ClientScores(
+        Scores(np.array(values), np.zeros(len(values)), empty, empty, empty), np.arange(len(values)), groups, ACCURACY
+    )
+
+
+def test_validation_is_a_mean_over_samples() -> None:
+    clients = scores([1.0, 0.0, 0.0, 1.0], [3, 0, 1])  # 1/3 of three, nobody, 1 of one: 2 of 4
+    assert clients.means.tolist()[::2] == pytest.approx([1 / 3, 1.0])
+    assert math.isnan(clients.means[1])
+    moment: Any = SimpleNamespace(
+        predictions=SimpleNamespace(clients=lambda split: clients if split == "validation" else None)
+    )
+    scene: Any = SimpleNamespace(problem=ACCURACY)
+    assert MEASURES["validation"].round(scene, moment) == {"validation_accuracy": 0.5}
+    scene.problem = RMSE
+    assert MEASURES["validation"].round(scene, moment) == {"validation_rmse": pytest.approx(0.5**0.5)}
+    moment.predictions = None
+    assert MEASURES["validation"].round(scene, moment) == {}
+    records = [{"validation_rmse": 2.0}, {"validation_rmse": 1.0}, {}]
+    assert MEASURES["validation"].summary(scene, records) == {"validation_rmse": 1.0}
+    assert MEASURES["validation"].summary(scene, []) == {}
+
+
+def test_a_metric_of_each_client_unless_nobody_asks() -> None:
+    metric = Metric(lambda logits, labels: float(labels.sum()), "total")
+    asked: list[str] = []
+
+    class Predictions:
+        environments = (
+            SimpleNamespace(logits=T([[0.0]]), labels=T([4])),
+            SimpleNamespace(logits=T([[0.0]]), labels=T([8])),
+        )
+
+        def clients(self, split: str) -> None:
+            asked.append(split)
+
+    moment: Any = SimpleNamespace(predictions=Predictions())
+    scene: Any = SimpleNamespace(settings={})
+    assert metric.round(scene, moment) == {"total": 6.0}
+    assert asked == ["test"]
+    scene.settings = {"clients": False}
+    metric.round(scene, moment)
+    assert asked == ["test"]
+    undefined = Metric(lambda logits, labels: math.nan, "undefined")
+    assert undefined.round(scene, moment) == {"undefined": None}
+    infinite = Metric(lambda logits, labels: math.inf, "infinite")
+    with pytest.raises(DataError, match="metric infinite gave inf"):
+        infinite.round(scene, moment)
+
+
+def test_local_models_are_summed_up_by_their_last_round() -> None:
+    scene: Any = SimpleNamespace(problem=RMSE)
+    records = [{"local_on_global_rmse": {"mean": 2}}, {}, {"local_on_global_rmse": {"mean": 1}}]
+    assert MEASURES["local_on_global"].summary(scene, records) == {"local_on_global_rmse": {"mean": 1}}
+    assert MEASURES["local_on_global"].summary(scene, [{}]) == {}
+
+
+def test_a_matrix_is_for_fifty_classes_at_most() -> None:
+    def scene(problem: str, classes: int) -> Any:
+        return SimpleNamespace(problem=PROBLEMS[problem], data=SimpleNamespace(num_classes=classes))
+
+    MEASURES["confusion"].check(scene("classification", 50))
+    with pytest.raises(ConfigError, match="at most 50 classes, not 51 classes"):
+        MEASURES["confusion"].check(scene("classification", 51))
+    with pytest.raises(ConfigError, match="not regression"):
+        MEASURES["confusion"].check(scene("regression", 1))
+    # truth 0, 0, 1; said 1, 0, 1: rows are the truth
+    assert confusion_matrix(T([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]), T([0, 0, 1])).tolist() == [[1, 1], [0, 1]]
+
+
+def test_scores_of_classes_by_hand() -> None:
+    logits, labels = T([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), T([0, 1, 1])
+    # class 0: TP 1, FP 1; class 1: TP 1, FN 1; class 2 is neither there nor said
+    assert macro_f1(logits, labels) == pytest.approx(2 / 3)
+    assert micro_f1(logits, labels) == pytest.approx(2 / 3)
+    assert f1(logits[:, :2], labels) == pytest.approx(2 / 3)
+    assert math.isnan(f1(T([[1.0, 0.0]]), T([0])))
+    several = T([[1.0, -1.0], [1.0, -1.0]])
+    assert micro_f1(several, T([[1, 0], [0, 1]])) == pytest.approx(2 * 1 / 4)
+    assert math.isnan(micro_f1(-T([[1.0]]), T([[0]])))
+    assert macro_f1(several, T([[1, 0], [0, 0]])) == pytest.approx(2 / 3), "of the first label alone"
+
+
+def test_a_sure_model_that_is_wrong_half_the_time() -> None:
+    sure = T([[9.0, -9.0]] * 4, dtype=torch.float64)
+    assert ece(sure, T([0, 0, 1, 1])) == pytest.approx(0.5, abs=1e-6)
+    # confidence 1/2 lies in the eighth of fifteen bins, 0.9 in another: |1 - 0.5| / 2 + |0 - 0.9| / 2
+    logits = T([[0.0, 0.0], [math.log(9.0), 0.0]], dtype=torch.float64)
+    assert ece(logits, T([0, 1])) == pytest.approx((0.5 + 0.9) / 2)
+
+
+def test_directions() -> None:
+    reference = {"a": T([1.0, 0.0]), "b": T([0.0])}
+    updates = [
+        {"a": T([2.0, 0.0]), "b": T([0.0])},
+        {"a": T([0.0, 3.0]), "b": T([0.0])},
+        {"a": T([-1.0, 0.0]), "b": T([1.0])},
+    ]
+    assert cosines(updates, reference) == pytest.approx([1.0, 0.0, -(0.5**0.5)])
+    zero = {"a": T([0.0, 0.0]), "b": T([0.0])}
+    assert cosines([zero], reference) == [0.0]
+    assert math.isnan(cosines([{"a": T([math.nan, 0.0]), "b": T([0.0])}], reference)[0])
+    with pytest.raises(DataError, match="only one of them has b"):
+        cosines([{"a": T([1.0, 0.0])}], reference)
+    with pytest.raises(DataError, match=r"'a' has shape \(1,\) in one update and \(2,\) in the other"):
+        cosines([{"a": T([1.0]), "b": T([0.0])}], reference)
+    with pytest.raises(DataError, match="without tensors"):
+        cosines([], {})
+
+
+def holdings(problem: str, y: Any, groups: list[list[int]], classes: int, names: tuple[str, ...] = ()) -> Any:
+    train = Groups.of(groups)
+    return SimpleNamespace(
+        problem=problem,
+        train=train,
+        test=Groups.of([[0]] * len(groups)),
+        sizes=train.sizes,
+        train_pool=SimpleNamespace(y=T(y)),
+        num_classes=classes,
+        classes=names,
+        name_of=lambda client: f"site {client}",
+        __len__=lambda: len(groups),
+    )
+
+
+class Held(SimpleNamespace):
+    def __len__(self) -> int:
+        return len(self.train)
+
+
+@pytest.mark.parametrize(
+    ("problem", "y", "classes", "names", "expected"),
+    [
+        ("classification", [2, 1, 1, 2, 0], 3, ("a", "b", "c"), (["b", "a", ""], [2 / 3, 0.5, None])),
+        ("classification", [2, 1, 1, 2, 0], 3, (), (["1", "0", ""], [2 / 3, 0.5, None])),
+        ("classification", [0, 1, 0, 0, 0], 2, ("no", "yes"), (["yes", "yes", ""], [1 / 3, 0.0, None])),
+        ("multilabel", [[1, 1], [0, 1], [0, 0], [1, 0], [1, 0]], 2, ("p", "q"), (["q", "p", ""], [2 / 3, 1.0, None])),
+        ("regression", [1.0, 2.0, 6.0, 4.0, 5.0], 1, (), (["", "", ""], [3.0, 4.5, None])),
+    ],
+)
+def test_what_a_site_holds(problem: str, y: Any, classes: int, names: tuple[str, ...], expected: Any) -> None:
+    data: Any = Held(**vars(holdings(problem, y, [[0, 1, 2], [3, 4], []], classes, names)))
+    values = {"later": np.array([1.0, math.nan, 2.0]), PROBLEMS[problem].headline: np.array([0.5, 0.25, 0.125])}
+    sites = sites_of(data, values)
+    told = "label_mean" if problem == "regression" else "class_share"
+    assert sites.columns["class"] == expected[0]
+    assert [None if v is None else pytest.approx(v) for v in expected[1]] == sites.columns[told]
+    assert sites.columns["samples"] == [3, 2, 0]
+    assert sites.columns["test_samples"] == [1, 1, 1]
+    assert sites.columns["later"] == [1.0, None, 2.0]
+    assert list(sites.columns)[-2:] == [PROBLEMS[problem].headline, "later"], "the leading number first"
+    assert sites.row(1)["site"] == "site 1"
+    assert [row["client"] for row in sites.rows()] == [0, 1, 2]
+
+
+def test_a_measure_that_others_read_can_be_imported_first() -> None:
+    """Registering one imports all the others: they must find what they read of the half imported one."""
+    code = "import accord.measures.ece"
+    source = str(Path(accord.measures.__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": source})

@@ -1,0 +1,302 @@
+"""Names, what they stand for, whose they are, and settings checked at every call; plugins as files on the path."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from accord.errors import ConfigError
+from accord.settings import AtLeast, Misfit, Range, Registry, expected, fit, plugins, settings_of
+from accord.settings.bounds import FRACTION, NOT_NEGATIVE, POSITIVE, PROPER_FRACTION, Named, Search
+from accord.settings.registry import checked
+from accord.settings.schema import Setting, check, is_section, value_of
+
+
+def make(setup: object, *, width: Annotated[int, AtLeast(1), "how wide"] = 3, on: bool = False) -> tuple[Any, ...]:
+    return setup, width, on
+
+
+@pytest.fixture
+def kinds() -> Registry[Callable[..., Any]]:
+    found: Registry[Callable[..., Any]] = Registry("thing", order=lambda name, facts: (facts.get("place", 9), name))
+    found.add("zebra")(make)
+    found.add("ant", place=1)(make)
+    found.add("bee")(make)
+    return found
+
+
+def test_entries_are_ordered_named_and_known_by_their_facts(kinds: Registry[Callable[..., Any]]) -> None:
+    assert list(kinds) == ["ant", "bee", "zebra"]
+    assert len(kinds) == 3
+    assert "bee" in kinds
+    assert "cow" not in kinds
+    assert kinds.facts("ant") == {"place": 1}
+    assert kinds.facts("bee") == {}
+    with pytest.raises(ConfigError, match=r"unknown thing 'zebar'\. Did you mean 'zebra'\? Allowed: ant, bee, zebra\."):
+        kinds["zebar"]
+    with pytest.raises(ConfigError, match="unknown thing 'cow'"):
+        kinds.facts("cow")
+    with pytest.raises(ConfigError, match="the thing 'bee' is registered already"):
+        kinds.add("bee")(make)
+    unordered: Registry[Callable[..., Any]] = Registry("thing")
+    for name in ("b", "a"):
+        unordered.add(name)(make)
+    assert list(unordered) == ["b", "a"]
+
+
+def test_settings_are_checked_by_place_and_by_name(kinds: Registry[Callable[..., Any]]) -> None:
+    made = kinds["bee"]
+    assert made("s") == ("s", 3, False)
+    assert made("s", width=4, on=True) == ("s", 4, True)
+    with pytest.raises(ConfigError, match="thing 'bee': width = 0: must be at least 1"):
+        made("s", width=0)
+    with pytest.raises(
+        ConfigError, match=r"thing 'bee' has no setting 'widht'\. Did you mean 'width'\? Allowed: width, on"
+    ):
+        made("s", widht=1)
+    with pytest.raises(TypeError):
+        made("s", 4, 5)  # Python's own words
+
+    def open_(setup: object, size: Annotated[float, AtLeast(0)] = 1.0, *, depth: int = 2) -> tuple[Any, ...]:
+        return setup, size, depth
+
+    call = checked(open_, "it")
+    assert call("s", 2) == ("s", 2.0, 2)
+    assert isinstance(call("s", 2)[1], float)
+    assert call("s", size=2, depth=5) == ("s", 2.0, 5)
+    assert call(setup="s", size=3) == ("s", 3.0, 2)
+    with pytest.raises(ConfigError, match="it: size = -1: must be at least 0"):
+        call("s", -1)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Settings as one value."""
+
+    depth: Annotated[int, AtLeast(1), "how  deep", "or not"] = 2
+    options: int = 0
+
+
+def with_value(setup: object, settings: Choices = Choices()) -> Choices:  # noqa: B008 - frozen
+    return settings
+
+
+def test_settings_as_one_value() -> None:
+    assert value_of(with_value) is Choices
+    assert value_of(make) is None
+    call = checked(with_value, "it")
+    assert call("s", depth=5) == Choices(5)
+    assert call("s") == Choices(2)
+    with pytest.raises(ConfigError, match="it: depth = 0"):
+        call("s", depth=0)
+    depth = settings_of(with_value)["depth"]
+    assert depth == Setting("depth", int, 2, AtLeast(1), None, None, "how deep or not")
+    assert "options" not in settings_of(Choices), "where sections keep what others declare"
+    assert is_section(Choices)
+    assert not is_section(Choices())
+    assert not is_section(int)
+
+
+def test_what_a_setting_is() -> None:
+    def factory(
+        setup: object,
+        plain: int = 1,
+        near: Annotated[int, Named("model", also=("none",))] = 2,
+        *,
+        needed: float,
+        tuned: Annotated[float, POSITIVE, Search(0.1, 1.0, log=True), "weight"] = 0.5,
+    ) -> None:
+        """An argument by place is a setting only where it is annotated as one."""
+
+    found = settings_of(functools.partial(factory))
+    assert list(found) == ["near", "needed", "tuned"]
+    assert found["near"].named == Named("model", ("none",))
+    assert found["needed"].default is MISSING
+    assert (found["tuned"].default, found["tuned"].search, found["tuned"].doc) == (
+        0.5,
+        Search(0.1, 1.0, True),
+        "weight",
+    )
+    assert found["tuned"].allowed == "a number, above 0"
+    assert found["near"].allowed == "a whole number"
+    assert check("it", found, {"tuned": 2}) == {"tuned": 2.0}
+    with pytest.raises(ConfigError, match=r"it has no setting 'x'\. It has no settings\."):
+        check("it", {}, {"x": 1})
+
+
+def test_intervals_in_words_and_numbers() -> None:
+    assert (Search().log, Search().choices, Named("a").also) == (False, (), ())
+    for interval, words, inside, outside in (
+        (POSITIVE, "above 0", (1e-9, 2), (0, -1)),
+        (NOT_NEGATIVE, "at least 0", (0, 5), (-1e-9,)),
+        (FRACTION, "at least 0 and at most 1", (0, 1), (-1e-9, 1.1)),
+        (PROPER_FRACTION, "at least 0 and below 1", (0, 0.99), (1, -0.1)),
+        (Range(above=1, high=3), "above 1 and at most 3", (1.1, 3), (1, 3.1)),
+    ):
+        assert str(interval) == words
+        assert all(value in interval for value in inside)
+        assert not any(value in interval for value in outside)
+
+
+def test_types_in_words() -> None:
+    for kind, words in (
+        (bool, "true or false"),
+        (int, "a whole number"),
+        (float, "a number"),
+        (str, "a string"),
+        (Literal["a"], '"a"'),
+        (Literal["a", 2], "one of a, 2"),
+        (tuple[int, int], "a list of 2 whole numbers"),
+        (tuple[bool, ...], "a list of true or false"),
+        (list[str], "a list of strings"),
+        (list[float | None], 'a list of numbers or "none"'),
+        (list[Annotated[int, "doc"]], "a list of whole numbers"),
+        (int | str, "a whole number or a string"),
+    ):
+        assert expected(kind) == words
+    assert expected(int, plural=True) == "whole numbers"
+
+
+def test_bounds_inside_of_a_list_and_around_it() -> None:
+    inner = tuple[Annotated[int, AtLeast(5)], int]
+    assert fit(inner, [5, 1], AtLeast(1)) == (5, 1)
+    for wrong in ([4, 1], [5, 0]):
+        with pytest.raises(Misfit):
+            fit(inner, wrong, AtLeast(1))
+    assert fit(float, -(2**63)) == -(2.0**63)
+    with pytest.raises(Misfit, match="64 bits"):
+        fit(float, 2**63)
+
+
+def package(place: Path, name: str, points: dict[str, str], version: str = "1.5") -> None:
+    """An installed package that brings entries, as files."""
+    info = place / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    listed = "\n".join(f"{entry} = {value}" for entry, value in points.items())
+    (info / "entry_points.txt").write_text(f"[accord.widgets]\n{listed}\n\n[accord.others]\nelse = nowhere_at_all\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(plugins, "IMPORTED", [])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+WIDGETS: Registry[Callable[..., Any]]
+GOOD = """
+from test_widgets import WIDGETS
+
+@WIDGETS.add("good")
+def good(setup):
+    return "good"
+"""
+
+
+@pytest.fixture
+def widgets(site: Path) -> Registry[Callable[..., Any]]:
+    """A registry plugins can import by the module it is in."""
+    (site / "test_widgets.py").write_text(
+        "from accord.settings import Registry\nWIDGETS = Registry('widget', home='own_widgets')\n"
+    )
+    home = site / "own_widgets"
+    home.mkdir()
+    (home / "__init__.py").write_text("")
+    for name in ("two", "one"):
+        (home / f"{name}.py").write_text(
+            f"from test_widgets import WIDGETS\n\n@WIDGETS.add('{name}')\ndef {name}(setup):\n    return '{name}'\n"
+        )
+    importlib.invalidate_caches()
+    found: Registry[Callable[..., Any]] = importlib.import_module("test_widgets").WIDGETS
+    return found
+
+
+def test_a_registry_imports_its_home_and_its_plugins_once(site: Path, widgets: Registry[Callable[..., Any]]) -> None:
+    (site / "good_widget.py").write_text(GOOD)
+    package(site, "good-widgets", {"good": "good_widget"})
+    assert "own_widgets.one" not in sys.modules
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(widgets) == ["one", "two", "good"]
+    assert widgets["good"](None) == "good"
+    assert widgets.source("good") == plugins.Source("good_widget", "good-widgets", "1.5")
+    assert widgets.source("good").words == "module good_widget (package good-widgets 1.5)"  # type: ignore[union-attr]
+    assert plugins.Source("m").words == "module m"
+    del sys.modules["good_widget"]
+    assert len(widgets) == 3, "plugins are looked for once: a second time they would be registered twice"
+
+
+def test_one_from_elsewhere_does_not_take_a_name_of_the_home(widgets: Registry[Callable[..., Any]]) -> None:
+    with pytest.raises(ConfigError, match="the widget 'one' is registered already"):
+        widgets.add("one")(make)
+
+
+def test_plugins_that_cannot_be_used_are_named_in_a_warning_each(
+    site: Path, widgets: Registry[Callable[..., Any]]
+) -> None:
+    (site / "broken_widget.py").write_text("raise RuntimeError('first line\\nsecond line')\n")
+    (site / "silent_widget.py").write_text("raise RuntimeError()\n")
+    (site / "idle_widget.py").write_text("")
+    package(site, "odd", {"broken": "broken_widget", "silent": "silent_widget", "idle": "idle_widget"})
+    with pytest.warns(plugins.PluginWarning) as caught:
+        assert list(widgets) == ["one", "two"]
+    assert [str(warning.message) for warning in caught] == [
+        "the plugin 'broken' of odd 1.5 (broken_widget) cannot be used: RuntimeError: first line",
+        "the plugin 'idle' of odd 1.5 (idle_widget) registers no widget of that name: its module must do so when it is "
+        "imported",
+        "the plugin 'silent' of odd 1.5 (silent_widget) cannot be used: RuntimeError: no reason given",
+    ]
+
+
+def test_of_a_package_that_is_there_twice_the_first_on_the_path_counts(
+    site: Path, widgets: Registry[Callable[..., Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "good_widget.py").write_text(GOOD)
+    package(site, "twice", {"good": "good_widget"})
+    package(site / "later", "Twice", {"good": "no_such_module"}, version="9")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site / "later")])
+    assert list(widgets) == ["one", "two", "good"]
+    assert widgets.source("good").version == "1.5"  # type: ignore[union-attr]
+
+
+def test_whose_an_entry_is(site: Path) -> None:
+    (site / "lonely.py").write_text("def made(setup): ...\n")
+    assert plugins.source_of(fit) is None
+    lonely = importlib.import_module("lonely").made
+    assert plugins.source_of(lonely) == plugins.Source("lonely")
+    assert plugins.source_of(functools.partial(functools.partial(lonely), 1)) == plugins.Source("lonely")
+    found = plugins.source_of(pytest.fixture)
+    assert found is not None
+    assert (found.package, found.version) == ("pytest", pytest.__version__)
+
+
+def test_modules_imported_by_name_and_by_file(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "here_module.py").write_text("")
+    (site / "sub").mkdir()
+    (site / "sub" / "filed.py").write_text("")
+    (site / "sub" / "wrong.py").write_text("raise ValueError('no')")
+    (site / "sub" / "refused.py").write_text("from accord.errors import ConfigError\nraise ConfigError('as it is')")
+    monkeypatch.chdir(site)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(site)])
+    plugins.import_modules(["here_module", "sub/filed.py", "here_module"])
+    assert plugins.IMPORTED == ["here_module", "filed"]
+    assert sys.path[-2:] == [str(site), str(site / "sub")]
+    plugins.import_modules(["sub/filed.py"])
+    assert sys.path.count(str(site / "sub")) == 1
+    with pytest.raises(ConfigError, match=r"--import sub/wrong\.py: ValueError: no\. Name a module"):
+        plugins.import_modules(["sub/wrong.py"])
+    with pytest.raises(ConfigError, match=r"^as it is$"):
+        plugins.import_modules(["sub/refused.py"])
+    assert plugins.IMPORTED == ["here_module", "filed"]
