@@ -222,7 +222,8 @@ import os, pathlib
 from accord.flower import client_app, server_app
 home = pathlib.Path(os.environ["FLWR_HOME"])
 (home.parent / "code-was-run").touch()
-server, client = server_app(), client_app()
+server = server_app()
+client = client_app()
 """
 
 
