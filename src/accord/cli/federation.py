@@ -218,11 +218,14 @@ def _option(folder: Path) -> str:
 
 
 def for_all(folder: Folder, config: RunConfig) -> RunConfig:
-    """A run begins when all who are let in are there, unless it says otherwise; sites have the names they came by."""
+    """A run begins when all who are let in are there, unless it says otherwise; a site's name belongs to its key."""
     admitted = sorted(path.stem for path in folder.admitted.glob("*.pub")) if folder.admitted.is_dir() else []
-    if config.federation.sites or config.federation.nodes:
-        return config
-    return replace(config, federation=replace(config.federation, sites=tuple(admitted)))
+    section = config.federation
+    if admitted and not section.keys:
+        section = replace(section, keys=str(folder.admitted))
+    if not section.sites and not section.nodes:
+        section = replace(section, sites=tuple(admitted))
+    return replace(config, federation=section)
 
 
 def new_place(folder: Folder, config: RunConfig) -> Path:
