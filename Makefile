@@ -58,8 +58,9 @@ mutants: $(READY)  ## does a test fail when the code is wrong? the kept list; DR
 fingerprints: $(READY)  ## do all methods still give the bits they gave? (about three minutes)
 	PYTHONPATH=src $(BIN)/python scripts/fingerprints.py
 
-tables: $(READY)  ## write the tables in docs/methods.md and docs/method_costs.md
+tables: $(READY)  ## write the tables in docs/methods.md, docs/method_costs.md and docs/privacy.md
 	PYTHONPATH=src $(BIN)/python scripts/method_table.py
+	PYTHONPATH=src $(BIN)/python scripts/filter_table.py
 
 results: $(READY)  ## write docs/results from the records in results/
 	PYTHONPATH=src $(BIN)/python -m accord reproduce --pages

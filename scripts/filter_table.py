@@ -7,6 +7,7 @@ python scripts/filter_table.py --check    only say whether it is as the code is 
 from __future__ import annotations
 
 import argparse
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +29,11 @@ def configured(name: str, **more: object) -> RunConfig:
     common = {
         "algorithm": {"name": name},
         "model": {"name": NETWORKS.get(name, "2nn")},
-        "data": {"limit": 300},
-        "partition": {"clients": 6},
+        "data": {"limit": 120},
+        "partition": {"clients": 4},
         "executor": "sequential",
         "device": "cpu",
-        "rounds": 2,
+        "rounds": 1,
     }
     return from_dict({**common, **more})
 
@@ -76,7 +77,8 @@ def table() -> list[str]:
                 cells.append(f"{fits}{note}")
             rows.append(f"| `{name}` | {' | '.join(cells)} | {compressed(name)} |")
             print(rows[-1], flush=True)
-    return [*rows, "", *(f"{number}. {why}." for why, number in reasons.items())]
+    notes = [textwrap.fill(f"{n}. {why}.", 120, subsequent_indent="    ") for why, n in reasons.items()]
+    return [*rows, "", *notes]
 
 
 def main() -> None:

@@ -33,6 +33,15 @@ def test_layers_are_measured_against_torchs(tmp_path: Path) -> None:
     assert set(json.loads(where.read_text())["step"]["report_cnn"]) == {"torch_ms", "quick_ms", "ratio"}
 
 
+def test_filters_are_measured(tmp_path: Path) -> None:
+    where = tmp_path / "found.json"
+    shown = run("benchmarks/bench_filters.py", "--rounds", "1", "--clients", "60", "--json", str(where))
+    assert "| top-k 1 % |" in shown
+    rows = json.loads(where.read_text())["rows"]
+    assert rows["central"]["epsilon"] <= 8
+    assert rows["8 bit"]["bytes_up"] < 0.26 * rows["none"]["bytes_up"]
+
+
 def test_attacks_are_measured_rule_by_rule(tmp_path: Path) -> None:
     where = tmp_path / "found.json"
     few = ["--partitions", "iid", "--seeds", "0", "--rounds", "1", "--samples", "100", "--rules", "2"]

@@ -13,6 +13,8 @@ from accord.errors import DataError
 from accord.filters import Compression
 from accord.wire.codec import decode, encode
 
+UPDATES = {"model", "extra", "none"}
+
 
 def trees(seed: int, dtype: torch.dtype = torch.float32) -> Trees:
     """A model with a counter, and something that is not sent down."""
@@ -40,7 +42,7 @@ def test_the_largest_changes_travel_by_hand() -> None:
     shared = {"model": {"w": torch.tensor([1.0, 1.0, 1.0, 1.0]), "v": torch.tensor([0.0])}}
     reply = {"model": {"w": torch.tensor([1.1, -1.0, 1.0, 1.5]), "v": torch.tensor([0.3])}}
     way = Compression(keep=0.4)  # two of five: those of -2 and 0.5
-    sent, kept = way.packed(shared, reply, {}, rng())
+    sent, kept = way.packed(shared, reply, {}, rng(), UPDATES)
     assert sent.keys() == {"model", "filter.model"}
     assert sent["model"] == {}
     assert sent["filter.model"]["values"].tolist() == [-2.0, 0.5]  # in the order v, w
@@ -52,7 +54,7 @@ def test_the_largest_changes_travel_by_hand() -> None:
     assert held["w"].tolist() == pytest.approx([0.1, 0.0, 0.0, 0.0])
     # the next time nothing changes, and what was held back leaves
     still = {"model": {name: t.clone() for name, t in shared["model"].items()}}
-    sent, kept = way.packed(shared, still, kept, rng())
+    sent, kept = way.packed(shared, still, kept, rng(), UPDATES)
     assert way.unpacked(shared, sent)["model"]["v"].tolist() == pytest.approx([0.3])
     assert not any(bool(t.any()) for t in kept["filter.kept.model"].values())
 
@@ -62,7 +64,7 @@ def test_the_largest_changes_travel_by_hand() -> None:
 def test_what_left_and_what_is_kept_are_the_change(seed: int, keep: float, bits: int, again: int) -> None:
     way, shared, reply = Compression(keep, bits), shared_of(), trees(seed)
     before: Trees = {"filter.kept.model": {name: 0.1 * t for name, t in shared_of(again)["model"].items()}}
-    sent, kept = way.packed(shared, reply, before, rng())
+    sent, kept = way.packed(shared, reply, before, rng(), UPDATES)
     arrived = way.unpacked(shared, sent)
     for name in ("a", "b"):
         start = shared["model"][name].double()
@@ -79,7 +81,7 @@ def test_what_left_and_what_is_kept_are_the_change(seed: int, keep: float, bits:
 def test_what_must_be_exact_is(keep: float, bits: int, dtype: torch.dtype) -> None:
     way, reply = Compression(keep, bits), trees(4, dtype)
     shared = {"model": {name: t.to(dtype) for name, t in shared_of()["model"].items()}}
-    sent, _ = way.packed(shared, reply, {}, rng())
+    sent, _ = way.packed(shared, reply, {}, rng(), UPDATES)
     arrived = way.unpacked(shared, sent)
     assert arrived.keys() == reply.keys()
     assert arrived["none"] == {}
@@ -103,7 +105,7 @@ def test_what_travels_is_what_the_wire_carries() -> None:
     plain = num_bytes(reply)
     sizes = {}
     for keep, bits in ((1.0, 8), (0.01, 32), (0.01, 8)):
-        sent, _ = Compression(keep, bits).packed(shared, reply, {}, rng())
+        sent, _ = Compression(keep, bits).packed(shared, reply, {}, rng(), UPDATES)
         there = decode(encode(sent))
         assert there.keys() == sent.keys()
         assert all(torch.equal(there[n][leaf], t) for n, tree in sent.items() for leaf, t in tree.items())
@@ -119,7 +121,7 @@ def test_tensors_that_stay_with_a_client_are_not_made_up() -> None:
     shared, reply = shared_of(), trees(2)
     del reply["model"]["a"]
     way = Compression(0.2, 8)
-    sent, kept = way.packed(shared, reply, {}, rng())
+    sent, kept = way.packed(shared, reply, {}, rng(), UPDATES)
     assert way.unpacked(shared, sent)["model"].keys() == {"b", "count"}
     assert kept["filter.kept.model"].keys() == {"b"}
 
@@ -151,6 +153,15 @@ def damaged(sent: Trees, tree: str, leaf: str, value: torch.Tensor | None) -> Tr
 )
 def test_what_no_client_sends_is_refused(tree: str, leaf: str, value: torch.Tensor | None) -> None:
     way, shared = Compression(0.2, 8), shared_of()
-    sent, _ = way.packed(shared, trees(3), {}, rng())
+    sent, _ = way.packed(shared, trees(3), {}, rng(), UPDATES)
     with pytest.raises(DataError):
         way.unpacked(shared, damaged(sent, tree, leaf, value))
+
+
+def test_what_is_no_update_travels_as_it_is() -> None:
+    way, reply = Compression(0.1, 8), trees(3)
+    sent, kept = way.packed(shared_of(), reply, {}, rng(), {"extra"})
+    assert all(sent["model"][leaf] is tensor for leaf, tensor in reply["model"].items())
+    assert kept == {}
+    assert torch.equal(way.unpacked(shared_of(), sent)["model"]["a"], reply["model"]["a"])
+    assert sent.keys() == {"model", "extra", "none", "filter.steps.extra"}

@@ -115,7 +115,7 @@ REFUSED = [
     ("median", "central", "median of the clients' values"),
     ("fednova", "central", "reads more of the answers than their mean"),
     ("qffl", "central", "weighs each client by its loss"),
-    ("fedbuff", "central", "does not fit"),
+    ("fedbuff", "central", "takes answers as they come"),
     ("fedmix", "local", r"asks its clients for more than their training \(task means\)"),
     ("fedbr", "sample", "task contribute"),
     ("mixup", "sample", r"its part Mixup works on whole batches"),

@@ -165,7 +165,7 @@ def test_whole_numbers_never_leave_as_they_are(name: str) -> None:
 
 
 def test_other_tasks_pass_and_memory_of_filters_survives_them() -> None:
-    filters = Filters(budget("local"), Compression(0.1), frozenset({"train"}))
+    filters = Filters(budget("local"), Compression(0.1))
     memory: Trees = {"filter.kept.model": {"w": torch.ones(60, 50)}, "own": {}}
     found = left(filters, reply_of(0), task="evaluate", memory=memory)
     assert torch.equal(found.reply["model"]["w"], reply_of(0)["model"]["w"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accord.core.algorithm import Algorithm, Setup
+from accord.core.disclosure import Disclosure, declared
 from accord.core.persample import PerSample
 from accord.core.types import Facts
 from accord.errors import ConfigError
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from accord.config import RunConfig
 
 
-def budget_of(config: RunConfig, facts: Facts, setup: Setup) -> Budget | None:
-    """Its noise and what it spends; None where nothing is protected."""
+def budget_of(config: RunConfig, facts: Facts, setup: Setup, *, steady: bool = True) -> Budget | None:
+    """Its noise and what it spends; None where nothing is protected. `steady`: clients are always there to be asked."""
     if config.privacy.name == "none":
         return None
     if config.local.class_weights == "balanced":
@@ -36,7 +37,7 @@ def budget_of(config: RunConfig, facts: Facts, setup: Setup) -> Budget | None:
         sizes=[int(facts.sizes[client]) for client in facts.members],
         plan=setup.plan,
         rounds=config.rounds,
-        steady=config.pace.presence == "always",
+        steady=steady and config.pace.presence == "always",
     )
 
 
@@ -49,9 +50,15 @@ def privately(setup: Setup, budget: Budget | None) -> Setup:
 
 
 def filters_of(config: RunConfig, budget: Budget | None, algorithm: Algorithm) -> Filters:
-    """What the configuration asks for, on the answers of every task that trains."""
+    """What the configuration asks for, on the answers of every task that sends updates."""
     compression = Compression(config.compress.keep, config.compress.bits)
     if budget is None and not compression.on:
         return NO_FILTERS
-    training = {name for name, task in algorithm.tasks.items() if task.plan.epochs or task.plan.steps}
-    return Filters(budget, compression, frozenset(training))
+    updates = {
+        name: frozenset(tree for tree, kind in declared(task).items() if kind is Disclosure.UPDATE)
+        for name, task in algorithm.tasks.items()
+    }
+    training = {
+        name: trees for name, trees in updates.items() if trees or name == "train"
+    }  # one that says nothing, too
+    return Filters(budget, compression, training)

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from accord.client import Site
-from accord.core.algorithm import Algorithm
+from accord.core.algorithm import Algorithm, Sampler
 from accord.core.persample import PerSample
+from accord.core.streaming import InOrder
 from accord.core.sums import reasons_for_each
 from accord.core.task import LocalTraining, Task, gradients, trained
 from accord.core.tensors import Tree, Trees
@@ -68,9 +69,13 @@ def check_filters(config: RunConfig, facts: Facts, algorithm: Algorithm, site: S
     seen = _Trial(facts, algorithm, site)
     if seen.refusal:
         raise UnsuitableError(f"algorithm {name} does not fit {which}: {seen.refusal}")
-    drawn = SAMPLERS[config.clients.sampler](config.clients.asked(len(facts.members)))
+    if isinstance(protection, Central) and seen.streams:
+        raise UnsuitableError(
+            f"algorithm {name} does not fit {which}: the server takes answers as they come, and noise is added to "
+            "those of a round together; use privacy.name = 'local'"
+        )
     counts = isinstance(protection, Central) or filters.budget.draw.kind == "in turn"
-    if counts and seen.clients != drawn(seen.state, seen.world):
+    if counts and seen.clients != _sampler(config, facts, algorithm)(seen.state, seen.world):
         raise UnsuitableError(
             f"algorithm {name} does not fit {which}: it chooses its clients in its own way, and the accounting counts "
             "on clients.sampler; set clients.fraction = 1, or clients.sampler = 'uniform' with privacy.name = 'local'"
@@ -83,6 +88,13 @@ def check_filters(config: RunConfig, facts: Facts, algorithm: Algorithm, site: S
         )
     if isinstance(protection, Sample):
         _check_by_sample(name, which, algorithm.tasks[TRAIN], seen, site)
+
+
+def _sampler(config: RunConfig, facts: Facts, algorithm: Algorithm) -> Sampler:
+    """What the accounting counts on: the method's own, if it is of the kind that is set."""
+    drawn = SAMPLERS[config.clients.sampler](config.clients.asked(len(facts.members)))
+    own: Sampler = getattr(algorithm, "sampler", drawn)
+    return own if isinstance(own, type(drawn)) else drawn
 
 
 def _check_covered(name: str, which: str, reply: Mapping[str, Tree]) -> None:
@@ -153,6 +165,21 @@ class _Asked(Exception):  # noqa: N818 - it is the answer to a question
     """Something was asked of the clients."""
 
 
+class _Door(InOrder):
+    """An exchange that notes whether it is used as a stream of arrivals."""
+
+    begun = False
+
+    def __call__(
+        self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
+    ) -> Replies:
+        return self.exchange(task, clients, shared, private)
+
+    def begin(self, *given: Any, **named: Any) -> None:
+        self.begun = True
+        super().begin(*given, **named)
+
+
 class _Trial:
     """One round of a few clients with one step each, in which nothing is filtered."""
 
@@ -165,6 +192,7 @@ class _Trial:
         self.clients: list[int] = []
         self.replies: Replies | None = None
         self.refusal = ""
+        self.streams = False  # its server takes answers as they come
         try:
             self.state: State = self.algorithm.start(self.algorithm.init(self.world), self.world, self._refuse)
         except _Asked as asked:
@@ -172,8 +200,11 @@ class _Trial:
                 f"it asks its clients for {asked} before the first round, which the accounting does not cover"
             )
             return
-        self.algorithm.round(self.state, self.world, self._ask)
-        if self.asked != [TRAIN] or self.replies is None:
+        door = _Door(self._ask)
+        self.algorithm.round(self.state, self.world, door)
+        self.streams = door.begun
+        once = len(set(self.clients)) == len(self.clients) if self.streams else len(self.asked) == 1
+        if set(self.asked) != {TRAIN} or not once:
             self.refusal = f"it asks its clients {len(self.asked)} times in a round, and the accounting covers one"
 
     @property
@@ -247,7 +278,7 @@ class _Trial:
         self, task: str, clients: Sequence[int], shared: Trees, private: Mapping[int, Trees] | None = None
     ) -> Replies:
         self.asked.append(task)
-        self.clients = sorted(clients)
+        self.clients = sorted([*self.clients, *clients])
         few = list(clients)[:ASKED]
         executor = Sequential(self.site, self.algorithm.tasks)
         with tempfile.TemporaryDirectory(prefix="accord-trial-") as folder:

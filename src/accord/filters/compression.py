@@ -8,13 +8,14 @@ Eight bits: every tensor's values as multiples of one step, rounded by the clien
 
 On the wire a thinned tree `model` is the tree `filter.model` with `places` (see gaps.py), `values` and, in eight bits,
 `steps`, one for every tensor; `model` itself holds what must arrive exactly: whole numbers, and tensors the server did
-not send. A tree that is not thinned keeps its names and shapes, in eight bits with its steps in `filter.steps.model`.
+not send. Trees that are no updates (sums of losses, running statistics) are not touched. An update that is not thinned
+keeps its names and shapes, in eight bits with its steps in `filter.steps.model`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +50,21 @@ class Compression:
         return f"{thin}, {self.bits} bits each" if self.bits < 32 else thin
 
     def packed(
-        self, shared: Mapping[str, Tree], reply: Trees, memory: Mapping[str, Tree], rng: np.random.Generator
+        self,
+        shared: Mapping[str, Tree],
+        reply: Trees,
+        memory: Mapping[str, Tree],
+        rng: np.random.Generator,
+        updates: Collection[str],
     ) -> tuple[Trees, Trees]:
-        """What travels, and what the client has to remember of it."""
+        """What travels, and what the client has to remember of it; trees that are no `updates` travel as they are."""
         sent: Trees = {}
         kept: Trees = {}
         changed = changes(shared, reply)
         for name in sorted(reply):
+            if name not in updates:
+                sent[name] = reply[name]
+                continue
             thin = self.thinned(shared, name, reply[name])
             sent[name] = {leaf: t for leaf, t in reply[name].items() if leaf not in thin}
             if thin:

@@ -10,7 +10,7 @@ resumed, versioned and kept on a node's own disk as everything else is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -30,11 +30,14 @@ HARMLESS = frozenset({"steps", "seen", "personal_before", "personal_correct", "p
 
 @dataclass(frozen=True)
 class Filters:
-    """What is done to the answers of the tasks in `tasks`; those of others pass as they are."""
+    """What is done to the answers of the tasks in `tasks`; those of others pass as they are.
+
+    Of each task it says which trees are updates: only these are compressed. Sums of losses and statistics are exact.
+    """
 
     budget: Budget | None = None
     compression: Compression = Compression()  # noqa: RUF009 - frozen, so it can be shared
-    tasks: frozenset[str] = frozenset({"train"})
+    tasks: Mapping[str, frozenset[str]] = field(default_factory=lambda: {"train": frozenset({"model"})})
 
     @property
     def on(self) -> bool:
@@ -56,7 +59,8 @@ class Filters:
             metrics = {name: value for name, value in metrics.items() if name in HARMLESS}
             reply = self._bounded(request.shared, reply, draws)
         if self.compression.on:
-            reply, new = self.compression.packed(request.shared, reply, kept, draws.filter("compression"))
+            rng = draws.filter("compression")
+            reply, new = self.compression.packed(request.shared, reply, kept, rng, self.tasks[task])
             kept |= new
         return _remembering(Result(reply, result.memory, metrics), kept)
 
