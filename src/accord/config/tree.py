@@ -254,6 +254,9 @@ class FederationConfig:
         float, AtLeast(-1), "seconds to wait for the others once clients.minimum have answered; -1: until the deadline"
     ] = -1.0
     largest_message_mb: Annotated[int, AtLeast(1), "a larger answer is dropped"] = 1024
+    keys: Annotated[
+        str, "folder of SITE.pub, the keys sites' nodes are known by; empty: who comes by a name first has it"
+    ] = ""
 
 
 @dataclass(frozen=True)
