@@ -244,7 +244,7 @@ def test_a_session_of_the_users_is_used_and_left_as_it_is(monkeypatch: pytest.Mo
     # As if Ray had been started by somebody else; the actors that are there are taken over, and end.
     parked, session._SESSION.parked = session._SESSION.parked, {}
     monkeypatch.setattr(session, "_SESSION", session._Session(parked=parked))
-    with closing(over_ray()) as run:
+    with closing(over_ray(workers=1)) as run:
         assert same(run.rounds(1), over_ray(executor=Sequential).rounds(1))
     assert ray.is_initialized()
     assert vars(session._SESSION) == vars(session._Session())
