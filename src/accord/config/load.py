@@ -25,7 +25,7 @@ else:
 # What changes where or how fast a run happens, or what is kept of it, but not what comes out of it.
 _NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoint", "federation")
 # What there was nothing to set about once: as it is by default, it asks for what was computed then.
-_LATER = ("privacy", "compress", "pace", "attack")
+_LATER = ("partial_sums", "privacy", "compress", "pace", "attack")
 _LATER_MEASURES = {"confusion": "auto", "calibration": True}
 # Where files lie; what is in them is in a run's identity.
 _DATA_NOT_HASHED = ("dir", "download", "path", "test", "schema")
