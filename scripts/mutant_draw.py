@@ -17,6 +17,9 @@ ARITHMETIC |= {ast.FloorDiv: ("//", "%"), ast.Mod: ("%", "//"), ast.Pow: ("**", 
 NAMES = {"min": "max", "argmax": "argmin", "mean": "sum", "any": "all", "amax": "amin", "floor": "ceil", "le": "lt"}
 NAMES |= {"zeros": "ones", "zeros_like": "ones_like", "lt": "ge", "sorted": "list", "add": "subtract"}
 NAMES |= {new: old for old, new in NAMES.items() if new not in {"list"}}
+# Calls whose two arguments may stand in either order, or whose order is a matter of types.
+ANY_ORDER = {"min", "max", "minimum", "maximum", "equal", "allclose", "isclose", "samestat"}
+ANY_ORDER |= {"isinstance", "zip", "cast"}
 WORDS = {"uniform": "examples", "train": "test", "pad": "fill", "validation": "test"}
 WORDS |= {"examples": "uniform", "test": "train", "fill": "pad"}
 
@@ -174,7 +177,7 @@ class _Finder(ast.NodeVisitor):
             end = self.span(name)[1]
             self.note(end - len(known), end, NAMES[known], node.lineno)
         plain = [a for a in node.args if isinstance(a, (ast.Name, ast.Attribute, ast.Subscript))]
-        if known not in {"isinstance", "zip", "cast"} and len(node.args) == len(plain) == 2:
+        if known not in ANY_ORDER and len(node.args) == len(plain) == 2:
             (first, _), (_, last) = self.span(node.args[0]), self.span(node.args[1])
             swapped = f"{self.source(node.args[1])}, {self.source(node.args[0])}"
             self.note(first, last, swapped, node.lineno)

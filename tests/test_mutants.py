@@ -50,6 +50,7 @@ def f(a, b, weight="uniform", on=True):
         raise ValueError("1 + 1" + str(a + b))
     a += 1
     print(max(a, b), f"{a + b}", stacklevel=3)
+    pow(a, b)
     return a * 0.5 if on else b - 1
 '''
 
@@ -72,7 +73,7 @@ def test_changes_of_a_file_by_hand(tmp_path: Path) -> None:
         "pass",
         "a += 2",
         'print(min(a, b), f"{a + b}", stacklevel=3)',
-        'print(max(b, a), f"{a + b}", stacklevel=3)',
+        "pow(b, a)",
         "return b - 1 if on else a * 0.5",
         "return a / 0.5 if on else b - 1",
         "return a * 1.0 if on else b - 1",

@@ -14,21 +14,26 @@ import torch
 from accord.config import load_config
 from accord.core.keys import Key
 from accord.core.plan import Plan
+from accord.core.task import LocalTraining
 from accord.core.types import Facts
 from accord.data.federated import Dataset, Pool
 from accord.engine import personal
+from accord.engine.build import build_model, build_setup
+from accord.engine.card import _use
 from accord.engine.earlier import in_words
 from accord.engine.exchange import EmptyRound, Policy, _shortened, collect
 from accord.engine.federation import Federation
 from accord.engine.identity import _difference, _near
+from accord.engine.model_folder import file_names
 from accord.engine.personal import OwnModels
-from accord.engine.planned import Shortage, _alone, _idle
+from accord.engine.planned import Shortage, _alone, _idle, check_steps
 from accord.engine.problem import as_asked, check_asked, check_labels, facts_of, problem_of
 from accord.engine.settled import handed_over, settled
 from accord.engine.sites import read_sites, write_sites
-from accord.engine.traffic import Parcel, _Counting
 from accord.errors import ConfigError, DataError, RunError
 from accord.measures.sites import Sites
+from accord.parts.losses import SampleLoss
+from support.federation import tiny_model
 
 
 def facts(*sizes: int, unseen: frozenset[int] = frozenset()) -> Facts:
@@ -157,19 +162,6 @@ def test_sites_are_read_as_they_were_written(tmp_path: Path) -> None:
             read_sites(tmp_path)
 
 
-def test_what_passes_the_door_for_the_first_client() -> None:
-    answer = SimpleNamespace(ids=(4, 5), results=[SimpleNamespace(reply={"model": {"w": torch.zeros(3)}, "none": {}})])
-    parcels: list[Parcel] = []
-    counting = _Counting(lambda *_: answer, "round", parcels)  # type: ignore[arg-type,return-value]
-    private = {4: {"own": {"v": torch.zeros(1, dtype=torch.float64)}}, 5: {}}
-    assert counting("train", [4, 5], {"model": {"w": torch.zeros(2)}}, private) is answer
-    assert parcels == [
-        Parcel("round", "train", "down", "model", 8),
-        Parcel("round", "train", "down", "own", 8),
-        Parcel("round", "train", "up", "model", 12),
-    ]
-
-
 def test_clients_hand_their_models_over_where_all_train() -> None:
     asked: list[tuple[str, tuple[int, ...]]] = []
 
@@ -225,12 +217,16 @@ def test_answers_that_are_near() -> None:
 
 
 def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
-    clients = SimpleNamespace(minimum=5, tolerate=0.25, drop_rate=0.5)
+    clients = SimpleNamespace(
+        minimum=5, tolerate=0.25, drop_rate=0.5, cohort=lambda count: count - 1, asked=lambda count: count
+    )
     federation: Any = SimpleNamespace(
         config=SimpleNamespace(clients=clients),
         key=Key(1),
         algorithm=SimpleNamespace(schedule=SimpleNamespace(at=lambda round: 0.1 * round)),
         train_data=SimpleNamespace(name_of=str),
+        facts=SimpleNamespace(members=[0, 1, 2]),
+        filters=(),
     )
     store: Any = object()
     real = Federation.exchange(federation, store, store, 3)
@@ -292,3 +288,79 @@ def test_who_is_missing_and_what_may_be() -> None:
         collect("train", 0, [0], [], Policy(0), {0: "x"})
     assert _shortened("x" * 4000) == "x" * 4000
     assert _shortened("x" * 4001) == "x" * 4000 + "\n..."
+
+
+def test_files_are_called_by_their_clients_where_that_can_be() -> None:
+    assert file_names({0: "a b", 1: "c"}) == {0: "a_b-0.safetensors", 1: "c.safetensors"}
+    assert file_names({0: "n" * 60, 1: "m" * 61}) == {0: "n" * 60 + ".safetensors", 1: "m" * 60 + "-1.safetensors"}
+    assert file_names({4: "/"}) == {4: "client-4.safetensors"}
+
+
+def test_how_a_model_may_be_used() -> None:
+    def lines(model: Any, clients: dict[int, str], own: bool) -> list[str]:
+        subject: Any = SimpleNamespace(model=model, clients=clients, federation=SimpleNamespace(own_network=own))
+        return [line for line in _use(subject) if line.startswith(("model", "`My"))]
+
+    assert lines(object(), {}, False)[0] == 'model = accord.load("model")  # this folder'
+    assert lines(None, {3: "Lyon"}, False) == ["model = accord.load(\"model\", client='Lyon')"]
+    both = lines(object(), {3: "Lyon"}, True)
+    assert both[0] == 'model = accord.load("model", network=MyNetwork())  # this folder'
+    assert both[2] == "model = accord.load(\"model\", client='Lyon', network=MyNetwork())"
+    assert both[3].startswith("`MyNetwork()` is your own network")
+
+
+def test_models_that_are_too_large_to_be_kept_are_named_by_their_size() -> None:
+    trained = LocalTraining(tiny_model(), (SampleLoss(),))
+    size = sum(t.numel() * t.element_size() for tree in trained.model.init() for t in tree.values())
+
+    def kept(members: int, megabytes: float, personal_method: bool = True, task: Any = trained) -> OwnModels:
+        federation: Any = SimpleNamespace(
+            algorithm=SimpleNamespace(personal=personal_method, tasks={"train": task}),
+            facts=SimpleNamespace(members=list(range(members))),
+            config=SimpleNamespace(checkpoint=SimpleNamespace(personal_mb=megabytes)),
+            filters=SimpleNamespace(budget=None),
+        )
+        return OwnModels.of(federation)
+
+    many = (1 << 20) // size
+    assert kept(many, 1).task is not None
+    assert kept(many, 1).task.hands_over  # type: ignore[union-attr]
+    refused = kept(3 * many, 2)
+    assert refused.task is None
+    assert refused.why_not == f"{3 * many} models would take 3.0 MB, and checkpoint.personal_mb = 2 allows no more"
+    assert kept(1, 1, personal_method=False) == OwnModels(None, [0])
+    assert "in a way of its own" in kept(1, 1, task=object()).why_not
+
+
+def test_a_setup_counts_the_clients_that_may_train() -> None:
+    model = tiny_model()
+    config = load_config(sets=["rounds=7", "local.lr=0.5", "local.batch_size=4", "local.clip=2.0", "clients.count=2"])
+    setup = build_setup(config, facts(3, 2, 1, 5, unseen=frozenset({1})), model)
+    assert (setup.num_clients, setup.num_classes, setup.rounds, setup.clip) == (3, 2, 7, 2.0)
+    assert (setup.plan.batch_size, setup.plan.last_batch, setup.free_last_batch) == (4, "pad", True)
+    assert not setup.keeps_optimizer
+    other = load_config(sets=["local.last_batch=drop", "local.optimizer_state=kept", "local.momentum=0.9"])
+    setup = build_setup(other, facts(3, 2), model)
+    assert (setup.plan.last_batch, setup.free_last_batch, setup.keeps_optimizer) == ("drop", False, True)
+
+
+def test_a_network_by_name_needs_two_classes() -> None:
+    config, cpu = load_config(sets=["model.name=linear"]), torch.device("cpu")
+    assert build_model(config, Facts((3,), 2, np.array([1])), None, cpu).network(torch.zeros(1, 3)).shape == (1, 2)
+    with pytest.raises(ConfigError, match="needs at least 2 classes to tell apart, got 1"):
+        build_model(config, Facts((3,), 1, np.array([1])), None, cpu)
+    amount = Facts((3,), 1, np.array([1]), problem="regression")
+    assert build_model(config, amount, None, cpu).network(torch.zeros(1, 3)).shape == (1, 1)
+
+
+def test_remarks_of_all_tasks_that_train() -> None:
+    plan = Plan(batch_size=4, last_batch="drop")
+    task = LocalTraining(tiny_model(), (SampleLoss(),), plan=plan)
+    method: Any = SimpleNamespace(tasks={"train": task, "again": task, "asked": object()})
+    remarks = check_steps(method, facts(4, 3), 0.0, lambda: True)
+    assert len(remarks) == 1, "said once"
+    assert remarks[0].startswith("1 of 2 clients take no step")
+    with pytest.raises(ConfigError, match="nobody would train"):
+        check_steps(method, facts(3, 3), 0.0, lambda: True)
+    method.tasks = {"train": replace(task, plan=replace(plan, epochs=0))}
+    assert check_steps(method, facts(3, 3), 0.0, lambda: True) == []

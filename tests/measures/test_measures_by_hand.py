@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+import accord.measures
 from accord.data.federated import Groups
 from accord.errors import ConfigError, DataError
 from accord.measures import MEASURES
@@ -287,3 +292,10 @@ def test_what_a_site_holds(problem: str, y: Any, classes: int, names: tuple[str,
     assert list(sites.columns)[-2:] == [PROBLEMS[problem].headline, "later"], "the leading number first"
     assert sites.row(1)["site"] == "site 1"
     assert [row["client"] for row in sites.rows()] == [0, 1, 2]
+
+
+def test_a_measure_that_others_read_can_be_imported_first() -> None:
+    """Registering one imports all the others: they must find what they read of the half imported one."""
+    code = "import accord.measures.ece"
+    source = str(Path(accord.measures.__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": source})

@@ -13,6 +13,13 @@ from accord.measures.metric import metric
 BINS = 15
 
 
+def bins_of(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """[N] how sure a model is of each sample, the class it names, and the bin of its confidence."""
+    confidence, predicted = logits.double().softmax(1).max(1)
+    edges = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
+    return confidence, predicted, torch.bucketize(confidence, edges[1:-1])  # the number of inner edges below it
+
+
 @metric(
     "ece",
     title="ECE",
@@ -30,10 +37,3 @@ def ece(logits: Tensor, labels: Tensor) -> float:
     gap = torch.zeros(BINS, dtype=torch.float64)
     gap.index_add_(0, place, (predicted == labels).double() - confidence)
     return float(gap.abs().sum() / len(labels))
-
-
-def bins_of(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """[N] how sure a model is of each sample, the class it names, and the bin of its confidence."""
-    confidence, predicted = logits.double().softmax(1).max(1)
-    edges = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
-    return confidence, predicted, torch.bucketize(confidence, edges[1:-1])  # the number of inner edges below it
