@@ -48,7 +48,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "feduad": DISCRIMINATOR,
     "fedbr": {
         **{"lam": 1.0, "mu": 0.5, "tau": 0.5, "max_step": True, "projector": True, "every_round": True},
-        **{"mixed": 0, "means": 10, "size": 0, "balanced": False, "extra": (), "fedcm_steps": "min"},
+        **{"mixed": 0, "means": 10, "size": 0, "balanced": False, "extra": (), "fedcm_steps": "min", "public": ""},
     },
     "fedmmd": {"lam": 0.1, "kernel": "fixed", "floor": 1e-4, "on": "logits", "weight": "uniform"},
     "fedl2": {"lam": 1e-3, "on": "logits", "weight": "uniform"},
