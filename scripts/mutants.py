@@ -158,8 +158,12 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool], usua
                     break
                 if said.code == 4:  # not the mutant: pytest was called wrongly
                     raise SystemExit(said.text)
-                if not said.failed:
-                    return Verdict(False, f"exit {said.code}: {said.text.strip()[-200:]}")
+                if not said.failed:  # no test failed: the process did, which may be so without the mutant too
+                    place.write_text(before)
+                    again = ask([*OPTIONS, *call.arguments], tree, end - time.monotonic(), call.chosen, left_out)
+                    if again is not None and again.code == 0:
+                        return Verdict(False, f"exit {said.code}: {said.text.strip()[-200:]}")
+                    break
                 known = usual.get(said.failed, TOO_LONG) < TOO_LONG / 10
                 if said.slow and not known and _passes(said.failed, tree):  # with the mutant
                     slower.add(said.failed)
