@@ -1,6 +1,6 @@
 """How long a model takes in the simulated clock where clients are of very different speed: four ways to wait for them.
 
-    python benchmarks/late_clients.py            three seeds, about ten minutes on two cores
+    python benchmarks/late_clients.py            three seeds, some minutes
     python benchmarks/late_clients.py --seeds 0  one of them
 
 Fifty clients of mnist5k, ten at work at a time, a step of 0.1 s times exp(z), 5 Mbit/s times exp(z / 2). Written to
@@ -44,7 +44,7 @@ def main() -> None:
             *(seconds([summary["clock_to"][target] for summary, _ in runs]) for target in ("0.8", "0.85")),
             f"{mean([summary['clock'] / summary['rounds'] for summary, _ in runs]):.1f} s",
             f"{100 * mean([summary['best_accuracy'] for summary, _ in runs]):.1f} %",
-            f"{mean([thrown_away(summary, metrics) for summary, metrics in runs]):.0%}",
+            f"{100 * mean([thrown_away(summary, metrics) for summary, metrics in runs]):.0f} %",
             megabytes([sent(summary, metrics) for summary, metrics in runs]),
         ]
         print(f"| {words} | {' | '.join(cells)} |")

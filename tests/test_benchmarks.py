@@ -31,3 +31,22 @@ def test_layers_are_measured_against_torchs(tmp_path: Path) -> None:
     shown = run("benchmarks/bench_layers.py", "--models", "report_cnn", "--turns", "1", "--json", str(where))
     assert "| report_cnn |" in shown
     assert set(json.loads(where.read_text())["step"]["report_cnn"]) == {"torch_ms", "quick_ms", "ratio"}
+
+
+def test_attacks_are_measured_rule_by_rule(tmp_path: Path) -> None:
+    where = tmp_path / "found.json"
+    few = ["--partitions", "iid", "--seeds", "0", "--rounds", "1", "--samples", "100", "--rules", "2"]
+    shown = run("benchmarks/bench_attacks.py", *few, "--json", str(where))
+    assert "| sign_flip, 5 times |" in shown
+    found = json.loads(where.read_text())["accuracy"]["iid"]
+    assert {tuple(rules) for rules in found.values()} == {("fedavg", "median")}
+
+
+def test_a_digit_is_read_out_of_an_update(tmp_path: Path) -> None:
+    """One sample and one step hide nothing: the mean digit is at 9 dB, and 20 is a digit one can read."""
+    where, picture = tmp_path / "found.json", tmp_path / "found.png"
+    small = ["--cases", "1", "--iterations", "60"]
+    run("examples/security/gradient_inversion.py", *small, "--json", str(where), "--png", str(picture))
+    (case,) = json.loads(where.read_text())["cases"].values()
+    assert case["psnr"] > 20 > case["mean_digit"]
+    assert picture.read_bytes().startswith(b"\x89PNG")

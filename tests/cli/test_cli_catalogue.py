@@ -22,7 +22,7 @@ from accord.settings import is_section, settings_of
 def chosen(kind: str, name: str) -> dict[str, Any]:
     """A configuration that chooses it."""
     if kind in SECTIONS:
-        return {"data" if kind == "dataset" else kind: {"name": name}}
+        return {{"dataset": "data", "protection": "privacy"}.get(kind, kind): {"name": name}}
     if kind == "measure":
         setting = catalog.registry(kind)[name].setting
         return {} if setting is None else {"evaluate": {setting.name: setting.default}}

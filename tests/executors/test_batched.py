@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from accord.client import Site
+from accord.core.persample import PerSample
 from accord.core.plan import Plan
 from accord.data.federated import FederatedData
 from accord.errors import DivergedError
@@ -216,3 +217,14 @@ def test_progress_counts_all_clients() -> None:
     )
     run.rounds(1)
     assert seen[-1] == (4, 4)
+
+
+def test_samples_clipped_one_by_one_side_by_side(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches drawn sample by sample are padded to few widths; without noise the numbers are those of one by one."""
+    never_one_by_one(monkeypatch)
+    plan = Plan(epochs=2, batch_size=4, poisson=True)
+    options: dict[str, Any] = {"plan": plan, "sampler": COHORTS, "private": PerSample(0.3, 0.0)}
+    side_by_side = TinyRun("scaffold", executor=Batched, **options).rounds(3)
+    assert close(side_by_side, TinyRun("scaffold", **options).rounds(3))
+    noisy = TinyRun("scaffold", executor=Batched, **{**options, "private": PerSample(0.3, 1.0)}).rounds(1)
+    assert not close(noisy, TinyRun("scaffold", executor=Batched, **options).rounds(1), 1e-2)

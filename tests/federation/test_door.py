@@ -93,3 +93,19 @@ def test_of_flowers_programs_a_node_starts_ours_alone(tmp_path: Path) -> None:
         else:
             done = subprocess.run([path, "--token", "x"], capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr.strip()) == (1, REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([(b"content-length", b"5242880")], None),
+        ([(b"content-length", str(10 << 30).encode())], 413),
+        ([(b"content-length", b"-1")], 413),
+        ([(b"transfer-encoding", b"chunked")], 413),
+        ([], None),
+    ],
+)
+def test_no_call_fills_the_superlinks_memory(headers: Any, status: int | None) -> None:
+    arrived, sent = through({**call("/v1/fleet/push-object", AWAY), "headers": headers})
+    assert bool(arrived) is (status is None)
+    assert [message["status"] for message in sent if "status" in message] == ([] if status is None else [status])

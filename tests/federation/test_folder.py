@@ -27,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """Three sites with the digits that come with Accord."""
     folder = Folder(tmp_path_factory.mktemp("federation") / "made")
     make_server(folder)
-    for site, data in deal(folder, build_data(load_config(sets=["partition.clients=3"]))).items():
+    for site, data in deal(folder, build_data(load_config(sets=["partition.clients=3"])), "thus").items():
         add_site(folder, site, data, "127.0.0.1:9092")
     return folder
 
@@ -63,6 +63,8 @@ def test_what_is_there_stays(made: Folder) -> None:
     make_server(made)
     add_site(made, "site-1", {"path": "data.npz", "called": "mnist5k"}, "127.0.0.1:1")
     assert before == {path: path.read_bytes() for path in made.path.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match="was divided in another way: use another folder"):
+        deal(made, build_data(load_config(sets=["partition.clients=2"])), "otherwise")
     with pytest.raises(ConfigError, match=r"node\.toml has other data: edit that file"):
         add_site(made, "site-1", {"path": "other.npz"}, "127.0.0.1:1")
 
@@ -196,5 +198,12 @@ def test_a_port_that_is_taken_is_said(made: Folder) -> None:
             check_port("127.0.0.1", port)
         with pytest.raises(ConfigError, match="choose another with --port"):
             check(made, State(port=port))
-        assert not answers(port, made.certificates.authority)
+        assert not answers(State(port=port), made.certificates.authority)
     check(made, State(port=free_port()))
+
+
+def test_a_state_knows_how_it_is_reached() -> None:
+    assert State(port=5).address == "127.0.0.1:5"
+    assert State("0.0.0.0", 5).address == "127.0.0.1:5"
+    assert State("192.168.1.5", 5).address == "192.168.1.5:5"
+    assert State("::", 5).address == "[::1]:5"

@@ -80,7 +80,8 @@ def test_several_machines(clinics: Path, tmp_path: Path) -> None:
         text = said.replace("fl.example.org:9092", f"127.0.0.1:{port}").replace("lyon", site)
         (place / "node.toml").write_text(text)
         words = [sys.executable, "-m", "accord", "federation", "node", str(place / "node.toml")]
-        nodes[site] = subprocess.Popen(words, env=surroundings(tmp_path), stdout=(tmp_path / f"{site}.said").open("wb"))
+        with (tmp_path / f"{site}.said").open("wb") as said_by_it:
+            nodes[site] = subprocess.Popen(words, env=surroundings(tmp_path), stdout=said_by_it)
 
     try:
         for words in commands("On several machines"):

@@ -13,14 +13,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from accord.federation import control, superlink, supernode
+from accord.federation import control, running, superlink, supernode
 from accord.federation.certificates import make_certificates, make_node_key
-from accord.federation.folder import Folder, read_state
+from accord.federation.folder import Folder, State, read_state
 from accord.federation.node_file import read_node
 from accord.federation.processes import Process, end, marked, planned, start, waited
 from accord.federation.surroundings import surroundings
@@ -91,10 +92,10 @@ def test_a_node_without_a_key_gets_nothing(up: Folder, stranger: Path) -> None:
 
 
 def test_without_tls_there_is_no_word(up: Folder, stranger: Path) -> None:
-    line = http.client.HTTPConnection("127.0.0.1", port_of(up), timeout=10)
-    line.request("GET", "/health")
-    with pytest.raises((http.client.HTTPException, OSError)):
-        line.getresponse()
+    with closing(http.client.HTTPConnection("127.0.0.1", port_of(up), timeout=30)) as line:
+        line.request("GET", "/health")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            line.getresponse()
     home = stranger.parent / "flower"
     home.mkdir()
     words = ["flower-supernode", "--superlink", f"127.0.0.1:{port_of(up)}", "--port", str(superlink.free_port())]
@@ -107,8 +108,9 @@ def test_without_tls_there_is_no_word(up: Folder, stranger: Path) -> None:
 
 def test_a_server_with_another_certificate_is_not_believed(up: Folder, tmp_path: Path) -> None:
     other = make_certificates(tmp_path)
-    assert superlink.answers(port_of(up), up.certificates.authority)
-    assert not superlink.answers(port_of(up), other.authority)
+    state = State(port=port_of(up))
+    assert superlink.answers(state, up.certificates.authority)
+    assert not superlink.answers(state, other.authority)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +119,17 @@ def test_a_server_with_another_certificate_is_not_believed(up: Folder, tmp_path:
 )
 def test_operators_are_answered_on_this_machine_alone(up: Folder, path: str, status: int) -> None:
     """uvicorn believes a proxy on this machine who it is that calls: so somebody from elsewhere is played."""
-    context = ssl.create_default_context(cafile=str(up.certificates.authority))
-    line = http.client.HTTPSConnection("127.0.0.1", port_of(up), timeout=10, context=context)
     method = "GET" if path in ("/docs", "/health") else "POST"
-    line.request(method, path, headers={"X-Forwarded-For": "203.0.113.9"})
-    assert line.getresponse().status == status
-    line.request(method, path, body=b"")
-    assert line.getresponse().status != 403
+    assert asked(up, method, path, {"X-Forwarded-For": "203.0.113.9"}) == status
+    assert asked(up, method, path, {}) != 403
+
+
+def asked(up: Folder, method: str, path: str, headers: dict[str, str]) -> int:
+    context = ssl.create_default_context(cafile=str(up.certificates.authority))
+    line = http.client.HTTPSConnection("127.0.0.1", port_of(up), timeout=30, context=context)
+    with closing(line):
+        line.request(method, path, headers=headers)
+        return line.getresponse().status
 
 
 def test_runs_one_after_the_other(up: Folder) -> None:
@@ -209,3 +215,29 @@ def test_a_demonstration_cleans_up(tmp_path: Path) -> None:
     assert "site-1" in said
     assert "down: all processes have ended" in said
     assert started(tmp_path / "demo") == []
+
+
+EVIL = """
+import os, pathlib
+from accord.flower import client_app, server_app
+home = pathlib.Path(os.environ["FLWR_HOME"])
+(home.parent / "code-was-run").touch()
+server, client = server_app(), client_app()
+"""
+
+
+def test_code_that_is_sent_is_run_by_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app that leaves a trace where it is imported: at the server, whose operator started it, and nowhere else."""
+    evil = tmp_path / "evil"
+    shutil.copytree(running.APP, evil, ignore=shutil.ignore_patterns("__pycache__"))
+    (evil / "accord_app.py").write_text(EVIL)
+    monkeypatch.setattr(running, "APP", evil)
+    folder = Folder(tmp_path / "f")
+    try:
+        command("up", folder.path, *write_samples(tmp_path, 2))
+        command("run", "-f", folder.path, "-a", "fedavg", "--rounds", 1, *settings())
+    finally:
+        bring_down(folder)
+    assert (folder.server / "code-was-run").exists()
+    assert [str(path) for path in (folder.path / "nodes").rglob("code-was-run")] == []
+    assert not list((folder.path / "nodes").rglob("accord_app.py"))

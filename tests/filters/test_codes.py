@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -67,8 +69,8 @@ def test_any_bytes_are_places_or_a_data_error(data: np.ndarray, length: int) -> 
         places = gaps.decode(data, length)
     except DataError:
         return
-    assert all(a < b for a, b in zip(places, places[1:], strict=False))
-    assert len(places) == 0 or (0 <= places[0] and places[-1] < length)
+    assert all(a < b for a, b in itertools.pairwise(places))
+    assert len(places) == 0 or (places[0] >= 0 and places[-1] < length)
 
 
 VALUES = arrays.arrays(np.float32, st.integers(1, 60), elements=st.floats(-1e6, 1e6, width=32))
@@ -79,8 +81,10 @@ VALUES = arrays.arrays(np.float32, st.integers(1, 60), elements=st.floats(-1e6, 
 def test_eight_bits_are_within_one_step(values: np.ndarray, seed: int) -> None:
     tensor = torch.from_numpy(values)
     steps, step = quantised(tensor, np.random.default_rng(seed))
-    assert steps.dtype == torch.int8 and steps.abs().max() <= 127
-    assert step.dtype == torch.float32 and step.dim() == 0
+    assert steps.dtype == torch.int8
+    assert steps.abs().max() <= 127
+    assert step.dtype == torch.float32
+    assert step.dim() == 0
     error = (restored(steps, step).double() - tensor.double()).abs()
     assert float(error.max()) <= float(step) * (1 + 1e-6)
     assert float(step) <= float(tensor.abs().max()) / 127 * (1 + 1e-6) + 1e-38
@@ -102,5 +106,6 @@ def test_rounding_has_no_bias(dtype: torch.dtype) -> None:
 
 def test_nothing_but_zeros() -> None:
     steps, step = quantised(torch.zeros(3, 2), np.random.default_rng(0))
-    assert not steps.any() and float(step) == 0.0
+    assert not steps.any()
+    assert float(step) == 0.0
     assert restored(steps, step).tolist() == torch.zeros(3, 2).tolist()

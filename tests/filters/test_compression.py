@@ -41,12 +41,15 @@ def test_the_largest_changes_travel_by_hand() -> None:
     reply = {"model": {"w": torch.tensor([1.1, -1.0, 1.0, 1.5]), "v": torch.tensor([0.3])}}
     way = Compression(keep=0.4)  # two of five: those of -2 and 0.5
     sent, kept = way.packed(shared, reply, {}, rng())
-    assert sent.keys() == {"model", "filter.model"} and sent["model"] == {}
+    assert sent.keys() == {"model", "filter.model"}
+    assert sent["model"] == {}
     assert sent["filter.model"]["values"].tolist() == [-2.0, 0.5]  # in the order v, w
     arrived = way.unpacked(shared, sent)["model"]
-    assert arrived["v"].tolist() == [0.0] and arrived["w"].tolist() == [1.0, -1.0, 1.0, 1.5]
+    assert arrived["v"].tolist() == [0.0]
+    assert arrived["w"].tolist() == [1.0, -1.0, 1.0, 1.5]
     held = kept["filter.kept.model"]
-    assert held["v"].tolist() == pytest.approx([0.3]) and held["w"].tolist() == pytest.approx([0.1, 0.0, 0.0, 0.0])
+    assert held["v"].tolist() == pytest.approx([0.3])
+    assert held["w"].tolist() == pytest.approx([0.1, 0.0, 0.0, 0.0])
     # the next time nothing changes, and what was held back leaves
     still = {"model": {name: t.clone() for name, t in shared["model"].items()}}
     sent, kept = way.packed(shared, still, kept, rng())
@@ -78,12 +81,14 @@ def test_what_must_be_exact_is(keep: float, bits: int, dtype: torch.dtype) -> No
     shared = {"model": {name: t.to(dtype) for name, t in shared_of()["model"].items()}}
     sent, _ = way.packed(shared, reply, {}, rng())
     arrived = way.unpacked(shared, sent)
-    assert arrived.keys() == reply.keys() and arrived["none"] == {}
+    assert arrived.keys() == reply.keys()
+    assert arrived["none"] == {}
     assert torch.equal(arrived["model"]["count"], reply["model"]["count"])
     assert torch.equal(arrived["extra"]["few"], reply["extra"]["few"])  # too few values to gain anything
     for name, tree in reply.items():
         for leaf, value in tree.items():
-            assert arrived[name][leaf].dtype == value.dtype and arrived[name][leaf].shape == value.shape
+            assert arrived[name][leaf].dtype == value.dtype
+            assert arrived[name][leaf].shape == value.shape
     step = float(reply["extra"]["c"].abs().max()) / 127
     atol = step * 1.001 if bits == 8 else 0.0
     assert torch.allclose(arrived["extra"]["c"], reply["extra"]["c"], rtol=0, atol=atol)  # never thinned: no change

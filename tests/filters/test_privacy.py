@@ -170,7 +170,8 @@ def test_other_tasks_pass_and_memory_of_filters_survives_them() -> None:
     found = left(filters, reply_of(0), task="evaluate", memory=memory)
     assert torch.equal(found.reply["model"]["w"], reply_of(0)["model"]["w"])
     assert torch.equal(found.memory["filter.kept.model"]["w"], torch.ones(60, 50))
-    assert "own" in found.memory and "loss" in found.metrics
+    assert "own" in found.memory
+    assert "loss" in found.metrics
     assert filters.incoming("evaluate", shared_of(), found.reply) is found.reply
 
 

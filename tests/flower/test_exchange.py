@@ -17,7 +17,7 @@ from accord.flower.protocol import TASK
 from accord.flower.server import serve
 from accord.wire.codec import decode, encode
 from support.federation import equal_trees, tiny_data
-from support.flower import FakeGrid, fake_federation, header_of, newest, small_config
+from support.flower import FakeGrid, fake_federation, header_of, newest, small_config, with_reply
 
 SIZES = (6, 9)  # two clients are enough where nobody is left out
 Meddle = Callable[[int, Message, Message], Message | None]
@@ -25,11 +25,6 @@ Meddle = Callable[[int, Message, Message], Message | None]
 
 def with_header(message: Message, **changes: Any) -> Message:
     message.content["accord"] = ConfigRecord({"header": json.dumps(header_of(message) | changes)})
-    return message
-
-
-def with_reply(message: Message, data: bytes) -> Message:
-    message.content["reply"] = ArrayRecord({"trees": Array("uint8", (len(data),), "safetensors", data)})
     return message
 
 
@@ -98,6 +93,47 @@ def test_a_second_answer_counts_for_nothing(tmp_path: Path, undisturbed: Any) ->
     grid.pull_messages = lambda ids: [m for said in pull(ids) for m in (said, said)]  # type: ignore[method-assign]
     serve(grid, small_config("scaffold", 4), tmp_path / "run")
     assert equal_trees(newest(tmp_path / "run").state, undisturbed)
+
+
+def test_an_answer_flower_cannot_put_together_is_dropped_alone(tmp_path: Path) -> None:
+    grid = fake_federation(tmp_path / "nodes", tiny_data())
+    pull = grid.pull_messages
+
+    def pulling(ids: Any) -> Any:
+        wanted = list(ids)
+        if any(grid.waiting[t][0] == 102 and is_task(grid.waiting[t][1], round=1) for t in wanted if t in grid.waiting):
+            for ticket in wanted:  # gone for good: Flower forgets what was fetched
+                if ticket in grid.waiting:
+                    grid.waiting[ticket] = (-1, grid.waiting[ticket][1])
+            raise ValueError("no such object")
+        return pull(wanted)
+
+    grid.pull_messages = pulling  # type: ignore[method-assign]
+    outcome = serve(grid, small_config("scaffold", 4), tmp_path / "run")
+    assert outcome.summary["left_out"]["site-2"]["times"] == 1
+    assert "it cannot be read: ValueError('no such object')" in outcome.summary["left_out"]["site-2"]["why"]
+    assert list(outcome.summary["left_out"]) == ["site-2"]
+
+
+def test_pieces_of_an_answer_are_counted_while_they_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
+    from flwr.superlink.grid import http_grid
+
+    from accord.flower.bounds import BESIDE, LARGER, bound_pulls
+
+    monkeypatch.setattr(http_grid, "pull_objects", http_grid.pull_objects)  # put back afterwards
+    bound_pulls(1000)
+    asked: list[str] = []
+
+    def piece(name: str) -> bytes:
+        asked.append(name)
+        return bytes(BESIDE // 2)
+
+    assert len(http_grid.pull_objects(["a", "b"], piece)) == 2
+    asked.clear()
+    with pytest.raises(ObjectPullError, match=LARGER):
+        http_grid.pull_objects([str(n) for n in range(500)], piece)
+    assert len(asked) < 50, "the rest is never asked for"
 
 
 def nan(node: int, asked: Message, said: Message) -> Message:

@@ -15,17 +15,13 @@ from accord.flower.roster import read_roster
 from accord.flower.server import serve
 from accord.wire.codec import decode
 from support.federation import equal_trees, tiny_data
-from support.flower import fake_federation, newest, small_config
-
-NETWORKS: dict[str, Any] = {"fedfusion": {"name": "mcmahan_cnn"}, "fedbn": {"name": "fedbr_cnn"}}
-ALLOWED = 'allow = ["fedmeta.contribute", "fedmix.means", "naivemix.means", "fedbr.contribute"]'
-SETTINGS: dict[str, Any] = {}
+from support.flower import ALLOWED, NETWORKS, fake_federation, newest, small_config
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "centralized"])
 def test_nodes_give_the_bits_of_a_simulation(name: str, tmp_path: Path) -> None:
     data = replace(tiny_data(), names=tuple(f"site-{k}" for k in range(4)))
-    more: dict[str, Any] = {"clients": {"fraction": 0.75}, **SETTINGS.get(name, {})}
+    more: dict[str, Any] = {"clients": {"fraction": 0.75}}
     config = small_config(name, 4, **more)
     if name in NETWORKS:
         config = small_config(name, 4, **more, model=NETWORKS[name])

@@ -12,6 +12,7 @@ from flwr.app import Message
 
 from accord.errors import CheckpointError, ConfigError, DataError
 from accord.flower.facts import SiteFacts, outline
+from accord.flower.node import SECTIONS
 from accord.flower.roster import read_roster
 from accord.flower.server import check_config, serve
 from support.federation import tiny_data
@@ -39,7 +40,7 @@ def test_what_nodes_are_told_is_their_own(tmp_path: Path) -> None:
     for said in joins.values():
         text = json.dumps(said)
         assert "12345" not in text, "the seed never travels"
-        assert set(said["settings"]) == {"rounds", "task", "precision", "model", "algorithm", "local", "clients"}
+        assert set(said["settings"]) == set(SECTIONS)
         assert "sizes" not in said["facts"], "nor how many samples others have"
 
 
@@ -84,6 +85,31 @@ def test_strangers_and_forged_names_are_refused(tmp_path: Path, caplog: pytest.L
     assert kinds == {"query.hello"}, "they are told nothing of the run"
 
 
+def test_a_name_belongs_to_its_key_where_keys_are_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    grid = fake_federation(tmp_path / "nodes", DATA)
+    (tmp_path / "keys").mkdir()
+    for number, node in grid.nodes.items():
+        public = ec.generate_private_key(ec.SECP384R1()).public_key()
+        node.key = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        said = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+        (tmp_path / "keys" / f"site-{number - 100}.pub").write_bytes(said)
+    forger = FakeNode(write_site(tmp_path / "forger", "site-1", DATA, 1))
+    forger.key = grid.nodes[102].key  # let in, as another site
+    grid.nodes = {99: forger, **grid.nodes}  # and the first to say hello
+    config = small_config("fedavg", 3, rounds=1, federation={"keys": str(tmp_path / "keys")})
+    outcome = serve(grid, config, tmp_path / "run")
+    assert outcome.metrics[-1]["cohort"] == [0, 1, 2]
+    assert "node 99 is not let in: it calls itself 'site-1', and its key is not that site's" in caplog.text
+    (tmp_path / "keys" / "site-2.pub").write_text("nonsense")
+    with pytest.raises(ConfigError, match="holds no public key"):
+        serve(grid, config, tmp_path / "second")
+    with pytest.raises(ConfigError, match="no such folder"):
+        serve(grid, small_config("fedavg", 3, federation={"keys": "nowhere"}), tmp_path / "third")
+
+
 def test_other_data_than_the_others_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     grid = fake_federation(tmp_path / "nodes", DATA)
     other = tiny_data((6,), classes=5)
@@ -107,9 +133,11 @@ def test_a_damaged_roster_and_other_settings_are_not_gone_on_with(tmp_path: Path
     ("more", "why"),
     [
         ({"transform": {"name": "rotate"}}, "transform.name"),
+        ({"attack": {"name": "scaled"}}, "attack.name"),
         ({"clients": {"drop_rate": 0.5}}, "clients.drop_rate"),
         ({"local": {"class_weights": "balanced"}}, "local.class_weights"),
         ({"checkpoint": {"every": 0}}, "checkpoint.every"),
+        ({"pace": {"step": 1.0}}, "pace"),
         ({"evaluate": {"split": "validation"}, "partition": {"validation": 0.2}}, "evaluate.split"),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +12,11 @@ import numpy as np
 import pytest
 
 import accord
+from accord.config import config_hash, load_config
 from accord.papers.experiment import Experiment
 from accord.papers.networks import answers, draw_networks, trained
 from accord.papers.wanted import wanted
+from accord.wire.writing import digest
 from papers.conftest import TINY, tiny
 
 
@@ -40,6 +45,22 @@ def small() -> Experiment:
 
 def run_folder(runs: Path) -> Path:
     return next(path.parent for path in runs.rglob("config.toml"))
+
+
+def test_the_folder_of_a_compiled_run_on_a_gpu_is_read_on_a_cpu(runs: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(run_folder(runs), tmp_path / "run")
+    path = folder / "config.toml"
+    text = path.read_text(encoding="utf-8")
+    for name, value in (("device", '"cuda"'), ("executor", '"batched"'), ("precision", '"tf32"'), ("compile", "true")):
+        text, found = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
+        assert found == 1
+    path.write_text(text, encoding="utf-8")
+    (kept,) = folder.rglob("run.json")  # as that run would have written it
+    record = json.loads(kept.read_text()) | {"config_hash": config_hash(load_config(path))}
+    record["digest"] = digest({name: value for name, value in record.items() if name != "digest"})
+    kept.write_text(json.dumps(record))
+    with trained(folder) as run:
+        assert (run.federation.device.type, run.round) == ("cpu", 1)
 
 
 def test_local_models_answer_the_digits_they_saw(runs: Path) -> None:

@@ -66,9 +66,28 @@ def test_a_page_says_what_was_run_with_what(tmp_path: Path, write: Write) -> Non
     assert "| FEDAVG | 1 | 40 | 60.00±1.00 | 50.00 (−10.00) † |" in text
     assert "| SCAFFOLD | 1 | 40 | 70.00 | 60.00 (−10.00) |" in text
     assert "| 0.1.0 | a GPU |  | 1 | 40 | 8 | - |" in text
-    assert "| tiny/scaffold | 0 | 10 to 40 | 2.5 | 10.0 |" in text  # 0, 10, 0 and 0 points apart
+    assert "| tiny/scaffold | 0 | auto, fp32 | 10 to 40 | 2.5 | 10.0 |" in text  # 0, 10, 0 and 0 points apart
     assert "Numbers with † are of version 0.1" in text
     assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "!"))) <= 120
+
+
+def test_a_page_names_every_run_that_diverged_and_how_it_was_carried_out(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.5, 0.5, 0.5, 0.5])
+    write("scaffold", [0.1, 0.2, 0.6], broke_off="training diverged in round 37 on client 5: mean loss nan")
+    one = write(
+        "scaffold", [0.1, 0.2], name="alone", broke_off="training diverged in round 21 on client 5: mean loss nan"
+    )
+    fields = json.loads(one.read_text())
+    own = {"executor": "sequential", "precision": "tf32"}
+    one.write_text(json.dumps({**fields, "place": "digits", "config": {**fields["config"], **own}}))
+    write("fedprox", [0.5, 0.5], broke_off="killed")
+    text = pages.page("fedbr", [table(tmp_path)], Records.of([tmp_path / "results"]), {})
+    part = text.partition("## Runs that broke off")[2].partition("##")[0]
+    assert [line for line in part.splitlines() if line.startswith("| tiny")] == [
+        "| tiny/scaffold in digits | 0 | sequential, tf32 | 21 | 5 |",
+        "| tiny/scaffold | 0 | auto, fp32 | 37 | 5 |",
+    ]
+    assert "| tiny/scaffold in digits | 0 | sequential, tf32 / auto, fp32 | 10 to 20 | 0.0 | 0.0 |" in text
 
 
 @pytest.mark.parametrize("kind", ["rounds", "seconds", "bytes", "loss", "clients"])

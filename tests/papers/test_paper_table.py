@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,20 @@ def test_diverged_runs_are_counted_and_not_averaged(tmp_path: Path, write: Write
     assert words.ours(made, made.cells["fedavg", "last"], column) == "50.00 (−10.00), 1 diverged"
 
 
+def test_a_run_that_fails_after_its_last_round_counts_but_for_the_clients_own_models(
+    tmp_path: Path, write: Write
+) -> None:
+    why = "training diverged in round 41 on client 2: weights not finite"
+    write("fedavg", [0.1, 0.1, 0.5, 0.5], broke_off=why)
+    cell = table(tmp_path).cells["fedavg", "last"]
+    assert not cell.diverged
+    assert cell.ours.mean == pytest.approx(50.0)  # type: ignore[union-attr]
+    (record,) = cell.records
+    own = [{**one, "personal": {"mean": 0.9}} for one in record.fields["evaluations"]]
+    assert Number("personal").of({**record.fields, "evaluations": own}) is None
+    assert Number("personal").of({**record.fields, "evaluations": own, "broke_off": ""}) == pytest.approx(90.0)
+
+
 def test_a_longer_run_is_read_at_the_round_that_is_asked_for(tmp_path: Path, write: Write) -> None:
     write("fedavg", [0.1, 0.2, 0.3, 0.9])
     cell = table(tmp_path, rounds=30).cells["fedavg", "last"]
@@ -152,6 +167,18 @@ def test_placeholders_of_a_text_are_computed(tmp_path: Path, write: Write) -> No
     assert filled(text, made) == "60.00 (70.00), 10.00 ahead; 40.0; 1.5; (no number yet); 40"
     with pytest.raises(ConfigError, match="no number of its table"):
         filled("{fedavg.nothing}", made)
+
+
+def test_placeholders_know_rows_with_dots_and_runs_that_diverged(tmp_path: Path, write: Write) -> None:
+    write("scaffold", [0.2, 0.5], broke_off="training diverged in round 21 on client 0")
+    made = table(tmp_path)
+    names = {"scaffold": "fed-0.5", "fedavg": "fed-0"}
+    rows = [replace(row, name=names.get(row.name, row.name)) for row in made.experiment.rows]
+    cells = {(names.get(row, row), key): cell for (row, key), cell in made.cells.items()}
+    dotted = replace(made, experiment=replace(made.experiment, rows=rows), cells=cells)
+    assert filled("{fed-0.5.last.at 10}, {fed-0.5.last}, {fed-0.last.at 10}", dotted) == (
+        "20.0, (no number yet), (no number yet)"
+    )
 
 
 def test_numbers_of_a_record() -> None:

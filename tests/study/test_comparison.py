@@ -116,6 +116,15 @@ def test_after_ctrl_c_the_same_call_goes_on(asked: dict[str, Any]) -> None:
     assert [len(records) for records in result.metrics.values()] == [5, 5, 5]
 
 
+def test_the_same_call_finds_the_runs_of_data_chosen_by_name(tmp_path: Path) -> None:
+    """The data settles what is left open (its task), and the runs' folders say so."""
+    sets = ["rounds=1", "data.limit=100", "partition.clients=4", "executor=sequential", f"out={tmp_path}"]
+    notes = Notes()
+    for _ in range(2):
+        accord.compare(["fedavg"], seeds=(0,), sets=sets, progress=notes)
+    assert notes.lines == ["1/1 fedavg-0 new", "1/1 fedavg-0 finished"]
+
+
 def test_a_pool_of_processes_can_carry_out_the_runs(asked: dict[str, Any]) -> None:
     inputs = Inputs(asked["data"], asked["model"])
     comparison = Comparison(None, asked["sets"], ["fedavg"], [0, 1], inputs=inputs)

@@ -21,6 +21,7 @@ from accord.core.algorithm import Algorithm, Setup
 from accord.core.methods import ALGORITHMS
 from accord.core.model import Model
 from accord.core.optim import SGD, Optimizer, Schedule
+from accord.core.persample import PerSample
 from accord.core.plan import Plan
 from accord.core.tensors import Trees
 from accord.core.types import Replies, State, World
@@ -141,6 +142,7 @@ def tiny_setup(
     sampler: Any = None,
     rounds: int = 3,
     keeps_optimizer: bool = False,
+    private: PerSample | None = None,
 ) -> Setup:
     """SGD, two epochs of batches of four, everyone takes part."""
     return Setup(
@@ -153,6 +155,7 @@ def tiny_setup(
         data.num_classes,
         rounds,
         keeps_optimizer=keeps_optimizer,
+        private=private,
     )
 
 

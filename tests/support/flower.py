@@ -7,10 +7,11 @@ import itertools
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from accord.config import RunConfig, config_hash, from_dict
@@ -21,6 +22,8 @@ from accord.flower import client_app
 from accord.flower.apps import service_of
 from accord.flower.versions import Versions
 
+NETWORKS: dict[str, Any] = {"fedfusion": {"name": "mcmahan_cnn"}, "fedbn": {"name": "fedbr_cnn"}}
+ALLOWED = 'allow = ["fedmeta.contribute", "fedmix.means", "naivemix.means", "fedbr.contribute"]'
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 
@@ -43,7 +46,7 @@ class FakeNode:
     """A SuperNode: an owner's file, and a number that may change."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.key = path, b""
         self.app = client_app(node=str(path))
 
     def answer(self, message: Message) -> Message:
@@ -61,8 +64,8 @@ class FakeGrid:
         self.meddle: Callable[[int, Message, Message], Message | None] = lambda node, asked, said: said
         self.numbers = itertools.count(1)
 
-    def get_node_ids(self) -> Iterable[int]:
-        return list(self.nodes)
+    def get_nodes(self) -> Iterable[Any]:
+        return [SimpleNamespace(node_id=number, public_key=node.key) for number, node in self.nodes.items()]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         tickets = []
@@ -127,3 +130,9 @@ def newest(folder: Path) -> Snapshot:
     found, _ = Checkpoints(folder / "checkpoint", config_hash(read_config(folder)), 2).newest(Versions())
     assert found is not None
     return found
+
+
+def with_reply(message: Message, data: bytes) -> Message:
+    """The answer with other bytes for its reply."""
+    message.content["reply"] = ArrayRecord({"trees": Array("uint8", (len(data),), "safetensors", data)})
+    return message

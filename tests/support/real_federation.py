@@ -15,7 +15,14 @@ from accord.config import load_config
 from accord.federation.folder import Folder, read_state
 from accord.federation.processes import marked
 
-SMALL = ("model.name=mlp", "model.hidden=[4]", "local.batch_size=8", "local.epochs=1", "device=cpu")
+SMALL = (
+    "clients.fraction=1.0",
+    "model.name=mlp",
+    "model.hidden=[4]",
+    "local.batch_size=8",
+    "local.epochs=1",
+    "device=cpu",
+)
 
 
 def samples(sites: int, seed: int = 0) -> list[dict[str, Any]]:

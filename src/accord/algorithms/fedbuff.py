@@ -61,15 +61,6 @@ def staleness(state: fl.State, replies: fl.Replies) -> torch.Tensor:
     return float(state[TREE]["updates"]) - versions
 
 
-def _numbers(updates: int, late: float, left_out: int) -> fl.Tree:
-    """How often the server has moved; the mean staleness of the last buffer, and how many were too old for it."""
-    return {
-        "updates": torch.tensor(updates),
-        "staleness": torch.tensor(late, dtype=torch.float64),
-        "left_out": torch.tensor(left_out),
-    }
-
-
 @dataclass(frozen=True)
 class Buffered(fl.Method):
     """A round is one buffer."""
@@ -81,7 +72,9 @@ class Buffered(fl.Method):
 
     def init(self, world: fl.World) -> fl.State:
         """No buffer yet."""
-        return put(super().init(world), **{TREE: _numbers(0, 0.0, 0)})
+        whole = torch.zeros((), dtype=torch.int64)
+        numbers = {"updates": whole, "left_out": whole.clone(), "staleness": whole.double()}
+        return put(super().init(world), **{TREE: numbers})
 
     def round(self, state: fl.State, world: fl.World, exchange: Exchange) -> tuple[fl.State, fl.Replies]:
         """Fill the places, wait for a full buffer, move."""
@@ -92,7 +85,8 @@ class Buffered(fl.Method):
         replies, left_out = self.fresh(state, stream, self.buffer or (most + 1) // 2)
         new = self.fold(state, world, replies) if len(replies) else state
         late = float(staleness(state, replies).mean()) if len(replies) else 0.0
-        numbers = _numbers(updates + bool(len(replies)), late, left_out)
+        found = {"updates": updates + bool(len(replies)), "left_out": left_out, "staleness": late}
+        numbers = {name: torch.full_like(t, found[name]) for name, t in state[TREE].items()}  # where the state lies
         return put(new, **{TREE: numbers}), replies
 
     def order(self, state: fl.State, world: fl.World) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,7 @@ from accord.cli.importing import importing
 from accord.cli.lists import words
 from accord.cli.options import ConfigFile, Log, Name, Quiet, Rounds, Sets, changes, logs
 from accord.cli.running import report, watched
-from accord.config import RunConfig, load_config
-from accord.config.toml import literal
+from accord.config import RunConfig, load_config, to_toml
 from accord.errors import ConfigError
 from accord.federation.installed import require_flower
 
@@ -72,7 +72,7 @@ def up(
     --data starts the same federation again, also after a crash; nothing is lost. `accord federation down` ends it.
     """
     require_flower()
-    from accord.federation.folder import Folder, read_state
+    from accord.federation.folder import Folder, State, read_state, write_state
     from accord.federation.sites import add_site, deal, make_server, tables
     from accord.federation.superlink import free_port
     from accord.federation.up import bring_up
@@ -94,12 +94,13 @@ def up(
     if nodes:
         from accord.engine.build import build_data
 
-        given = deal(here, build_data(load_config(None, [*(sets or []), f"partition.clients={nodes}"])))
-    known = read_state(here)
-    chosen = port or (known.port if known else free_port())
+        divided = load_config(None, [*(sets or []), f"partition.clients={nodes}"])
+        given = deal(here, build_data(divided), to_toml(divided))
+    state = read_state(here) or State(port=port or free_port())
+    write_state(here, state)
     for site, said in given.items():
-        add_site(here, site, said, f"127.0.0.1:{chosen}")
-    bring_up(here, typer.echo, port=chosen)
+        add_site(here, site, said, state.address)
+    bring_up(here, typer.echo, port=port)
     typer.echo(f"up: {len(here.sites)} nodes. Next: accord federation run{_option(folder)} --algorithm fedavg")
 
 
@@ -133,7 +134,7 @@ def run(
             raise ConfigError("--resume goes on with the run as it was begun: give no other settings")
         settings, place = read_config(resume), resume
     else:
-        settings = load_config(config, [*waited_for(Folder(folder)), *changes(sets, **short), *logs(log)])
+        settings = for_all(Folder(folder), load_config(config, [*changes(sets, **short), *logs(log)]))
         place = new_place(Folder(folder), settings)
     carry_out(Folder(folder), settings, place, quiet)
 
@@ -181,7 +182,7 @@ def demo(
             up(folder, nodes=nodes)
             for process in state.processes if (state := read_state(here)) else ():
                 watchman.over(process)
-            settings = load_config(None, [*waited_for(here), f"algorithm.name={algorithm}", f"rounds={rounds}"])
+            settings = for_all(here, load_config(None, [f"algorithm.name={algorithm}", f"rounds={rounds}"]))
             carry_out(here, settings, new_place(here, settings), quiet=False)
     finally:
         if folder.is_dir():
@@ -216,10 +217,15 @@ def _option(folder: Path) -> str:
     return "" if folder == DEFAULT else f" --federation {shlex.quote(str(folder))}"
 
 
-def waited_for(folder: Folder) -> list[str]:
-    """A run begins when all who are let in are there, unless it says otherwise; sites have the names they came by."""
+def for_all(folder: Folder, config: RunConfig) -> RunConfig:
+    """A run begins when all who are let in are there, unless it says otherwise; a site's name belongs to its key."""
     admitted = sorted(path.stem for path in folder.admitted.glob("*.pub")) if folder.admitted.is_dir() else []
-    return [f"federation.sites={literal(admitted)}"] if admitted else []
+    section = config.federation
+    if admitted and not section.keys:
+        section = replace(section, keys=str(folder.admitted))
+    if not section.sites and not section.nodes:
+        section = replace(section, sites=tuple(admitted))
+    return replace(config, federation=section)
 
 
 def new_place(folder: Folder, config: RunConfig) -> Path:

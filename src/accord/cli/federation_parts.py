@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from accord.cli.guard import Stopped
 from accord.cli.lists import words
 from accord.errors import ConfigError
 from accord.federation.installed import require_flower
@@ -73,7 +74,7 @@ def admit(
         raise ConfigError(f"there is no server in {folder}: accord federation keys {folder} --host NAME")
     let_in(here, site, key)
     state = read_state(here)
-    if state is not None and superlink.answers(state.port, here.certificates.authority):
+    if state is not None and superlink.answers(state, here.certificates.authority):
         register(here.home, [here.admitted / f"{site}.pub"])
         typer.echo(f"{site} is let in")
     else:
@@ -120,7 +121,10 @@ def node(
     for line in agreement(known):
         typer.echo(line)
     if not check:
-        attend(known, typer.echo)
+        try:
+            attend(known, typer.echo)
+        except KeyboardInterrupt as stop:
+            raise Stopped("the node has ended; the same command starts it again") from stop
 
 
 def summary(

@@ -5,13 +5,29 @@ from __future__ import annotations
 from accord.config import catalog
 from accord.config.sections import own_settings
 from accord.config.toml import literal
-from accord.config.tree import AlgorithmConfig, AttackConfig, DataConfig, ModelConfig, PartitionConfig, TransformConfig
+from accord.config.tree import (
+    AlgorithmConfig,
+    AttackConfig,
+    DataConfig,
+    ModelConfig,
+    PartitionConfig,
+    PrivacyConfig,
+    TransformConfig,
+)
 from accord.settings import REQUIRED, Factory, Setting
 
 # Sections that hold the settings of what they name; of other kinds an entry may declare a setting of its own.
 SECTIONS = {
     section.kind: section
-    for section in (AlgorithmConfig, AttackConfig, DataConfig, PartitionConfig, TransformConfig, ModelConfig)
+    for section in (
+        AlgorithmConfig,
+        AttackConfig,
+        DataConfig,
+        PartitionConfig,
+        TransformConfig,
+        ModelConfig,
+        PrivacyConfig,
+    )
 }
 
 
@@ -28,7 +44,7 @@ def explanation(kind: str, name: str) -> str:
     """The card of an entry, and its settings."""
     entry = catalog.registry(kind)[name]
     lines = [describe_setting(setting) for setting in settings_of_entry(kind, entry).values()]
-    section = {"dataset": "data", "measure": "evaluate"}.get(kind, kind)
+    section = {"dataset": "data", "measure": "evaluate", "protection": "privacy"}.get(kind, kind)
     title = "Settings:" if lines else "It has no settings of its own."
     return "\n".join([catalog.card(kind, entry), "", title, *(f"  {section}.{line}" for line in lines)])
 

@@ -254,6 +254,9 @@ class FederationConfig:
         float, AtLeast(-1), "seconds to wait for the others once clients.minimum have answered; -1: until the deadline"
     ] = -1.0
     largest_message_mb: Annotated[int, AtLeast(1), "a larger answer is dropped"] = 1024
+    keys: Annotated[
+        str, "folder of SITE.pub, the keys sites' nodes are known by; empty: who comes by a name first has it"
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -275,7 +278,7 @@ class RunConfig:
         Named("executor", also=("auto",)),
         "how clients are run; `accord list executors`; auto: what pays most on the device",
     ] = "auto"
-    workers: Annotated[int, NOT_NEGATIVE, "processes of that executor; 0: one per core"] = 0
+    workers: Annotated[int, NOT_NEGATIVE, "processes or actors of that executor; 0: one per core, or GPU"] = 0
     precision: Annotated[
         Literal["fp32", "tf32", "bf16"], "of matrix products; tf32 and bf16 are faster on GPUs and less exact"
     ] = "fp32"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from accord.core.tensors import Trees
-from accord.core.types import Began, Exchange, Replies, Streaming
+from accord.core.types import Began, Exchange, Own, Replies, Streaming
 
 
 def streaming(exchange: Exchange) -> Streaming:
@@ -36,14 +36,7 @@ class InOrder:
         self._named: set[int] = set()
 
     def begin(
-        self,
-        task: str,
-        clients: Sequence[int],
-        shared: Trees,
-        private: Mapping[int, Trees] | None = None,
-        *,
-        version: int = 0,
-        slots: int = 0,
+        self, task: str, clients: Sequence[int], shared: Trees, private: Own = None, *, version: int = 0, slots: int = 0
     ) -> None:
         """Nobody is at work, so there is a place for everybody."""
         alone, began = private or {}, Began(version, shared)

@@ -16,6 +16,7 @@ from accord.core.keys import Key
 from accord.core.tensors import Tree, Trees, ordered
 
 State = Trees  # all the server remembers; counters and histories are tensors too
+Own = Mapping[int, Trees] | None  # what single clients are sent beside what all are
 Carry = dict[str, Any]  # what a task keeps between its own steps; never leaves the client
 
 
@@ -192,14 +193,7 @@ class Streaming(Protocol):
     """
 
     def begin(
-        self,
-        task: str,
-        clients: Sequence[int],
-        shared: Trees,
-        private: Mapping[int, Trees] | None = None,
-        *,
-        version: int = 0,
-        slots: int = 0,
+        self, task: str, clients: Sequence[int], shared: Trees, private: Own = None, *, version: int = 0, slots: int = 0
     ) -> None:
         """Have clients begin in this order, while fewer than `slots` are at work (0: all of them, at once).
 

@@ -14,7 +14,7 @@ import torch
 
 from accord.client import Answer
 from accord.core.tensors import Trees, num_bytes
-from accord.core.types import Began, Replies
+from accord.core.types import Began, Own, Replies
 from accord.engine.exchange import DROPPED_OUT, EmptyRound, LocalExchange, collect
 from accord.errors import RunError
 from accord.pace.clock import Flight, Message, too_late
@@ -39,14 +39,7 @@ class StreamingExchange(LocalExchange):
         self._since = self.clock.now
 
     def begin(
-        self,
-        task: str,
-        clients: Sequence[int],
-        shared: Trees,
-        private: Mapping[int, Trees] | None = None,
-        *,
-        version: int = 0,
-        slots: int = 0,
+        self, task: str, clients: Sequence[int], shared: Trees, private: Own = None, *, version: int = 0, slots: int = 0
     ) -> None:
         """Those for whom there is a place begin now, the others as soon as there is one."""
         if self.filters.central:

@@ -14,6 +14,7 @@ from typing import Any
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+LONGEST = 1 << 26  # bytes of one call
 NODES = "/v1/fleet/"  # every call there is signed with a registered key (`--enable-supernode-auth`)
 
 
@@ -24,15 +25,30 @@ class Door:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or admitted(scope):
-            await self.app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+        if scope["type"] != "lifespan" and not admitted(scope):
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await _refused(send, 403, b"only from the SuperLink's own machine")
+        elif scope["type"] == "http" and not bounded(scope):
+            await _refused(send, 413, b"a call says how long it is, and is no longer than allowed")
         else:
-            said = b"only from the SuperLink's own machine"
-            headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(said)).encode())]
-            await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": said})
+            await self.app(scope, receive, send)
+
+
+async def _refused(send: Send, status: int, said: bytes) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(said)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": said})
+
+
+def bounded(scope: Scope) -> bool:
+    """Whether the SuperLink can take a call's body into memory: Flower cuts messages into pieces of 5 MiB."""
+    headers = dict(scope.get("headers", ()))
+    if b"transfer-encoding" in headers:
+        return False
+    length = headers.get(b"content-length", b"0")
+    return length.isdigit() and int(length) <= LONGEST
 
 
 def admitted(scope: Scope) -> bool:

@@ -97,9 +97,14 @@ class State:
     processes: tuple[Process, ...] = ()
 
     @property
+    def local(self) -> str:
+        """Where this machine itself reaches the SuperLink: at the loopback, unless it listens elsewhere only."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104
+
+    @property
     def address(self) -> str:
-        """Where this machine reaches the SuperLink."""
-        return f"127.0.0.1:{self.port}"
+        """The same with the port."""
+        return f"[{self.local}]:{self.port}" if ":" in self.local else f"{self.local}:{self.port}"
 
     def running(self, name: str) -> bool:
         """Whether the process of this name is alive."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 
 from accord.errors import ConfigError
@@ -15,5 +16,7 @@ def require_flower() -> None:
             f"a federation runs on Flower, which needs Python 3.11 or newer, and this is {sys.version.split()[0]}: "
             "make an environment with a newer one; simulations (`accord run`) work here"
         )
+    if os.name != "posix":
+        raise ConfigError("a federation's processes need Linux or macOS; simulations (`accord run`) work here")
     if importlib.util.find_spec("flwr") is None:
         raise ConfigError("a federation runs on Flower, which is not installed: pip install 'accord-fl[flower]'")

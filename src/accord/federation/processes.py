@@ -59,7 +59,7 @@ def start(plan: Process, command: Sequence[str], log: Path, environment: Mapping
     except OSError as error:
         raise RunError(f"cannot write {log}: {error.strerror or error}") from error
     try:
-        child = subprocess.Popen(  # noqa: S603  # our own command, no shell
+        child = _Child(
             list(command),
             stdin=subprocess.DEVNULL,
             stdout=handle,
@@ -76,7 +76,14 @@ def start(plan: Process, command: Sequence[str], log: Path, environment: Mapping
     return dataclasses.replace(plan, pid=child.pid, began=began(child.pid) or "over")
 
 
-_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # whom this process started: it must take their exit codes
+class _Child(subprocess.Popen[bytes]):
+    """One that may outlive this process."""
+
+    def __del__(self, *given: object) -> None:
+        """Without Python's warning that it does."""
+
+
+_CHILDREN: dict[int, _Child] = {}  # whom this process started: it must take their exit codes
 
 
 def exit_code(process: Process) -> int | None:

@@ -27,20 +27,21 @@ Record = dict[str, Any]
 def run(folder: Folder, config: RunConfig, place: Path, observers: Sequence[Observer] = ()) -> Record:
     """Run a method on the federation in `folder` and return its summary; a run begun in `place` goes on there."""
     state = read_state(folder)
-    if state is None or not superlink.answers(state.port, folder.certificates.authority):
+    if state is None or not superlink.answers(state, folder.certificates.authority):
         raise ConfigError(f"no federation is up in {folder.path}: accord federation up {folder.path}")
     asked = folder.server / "asked"
     write_atomic(asked / f"{place.name}.toml", to_toml(config))
     values = {"config": str(asked / f"{place.name}.toml"), "folder": str(place.resolve())}
     settings = write_flower_settings(asked / f"{place.name}.flower.toml", values)
     log = folder.server / f"{place.name}.log"
+    done = len(read_metrics(place))
     follower = begin_following(folder.home, APP, settings, log)
     with _ended(follower):
         begun = _line(follower)
         if not begun.get("success"):
             raise RunError(f"the SuperLink did not start the run: {begun.get('error-message', begun)}")
         try:
-            _tell(follower, place, config, observers)
+            _tell(follower, place, config, done, observers)
         except KeyboardInterrupt:
             stop(folder.home, str(begun["run-id"]))
             raise
@@ -69,9 +70,10 @@ def _line(follower: subprocess.Popen[str]) -> Record:
     return answer
 
 
-def _tell(follower: subprocess.Popen[str], place: Path, config: RunConfig, observers: Sequence[Observer]) -> None:
-    """Tell the observers of every round, until the run is over."""
-    known = len(read_metrics(place))
+def _tell(
+    follower: subprocess.Popen[str], place: Path, config: RunConfig, known: int, observers: Sequence[Observer]
+) -> None:
+    """Tell the observers of every round after the `known` ones, until the run is over."""
     for observer in observers:
         observer.started(config, place, config.rounds, known)
     over = False

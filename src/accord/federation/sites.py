@@ -94,8 +94,20 @@ def tables(folder: Folder, sites: Mapping[str, Data]) -> dict[str, Data]:
     return {site: {**data, "schema": SCHEMA} for site, data in sites.items()}
 
 
-def deal(folder: Folder, data: FederatedData) -> dict[str, Data]:
-    """Write every client's samples to a file in its own site's folder; what [data] of each says."""
+def deal(folder: Folder, data: FederatedData, way: str) -> dict[str, Data]:
+    """Write every client's samples to a file in its own site's folder; what [data] of each says.
+
+    `way` is how they were divided, which is kept: what is there already must have been divided so.
+    """
+    known = folder.path / "dealt.toml"
+    if not known.exists():
+        if folder.sites:
+            raise ConfigError(
+                f"{folder.path} has sites with data of their own: use another folder, or leave out --nodes"
+            )
+        write_new(known, way.encode(), OPEN)
+    if known.read_text(encoding="utf-8") != way:
+        raise ConfigError(f"{folder.path} was divided in another way: use another folder, or leave out --nodes")
     width = len(str(len(data) - 1))
     said: dict[str, Data] = {}
     for client in range(len(data)):

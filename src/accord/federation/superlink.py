@@ -55,7 +55,7 @@ def check(folder: Folder, state: State) -> None:
     """Everything that can be known to be wrong before it is started."""
     check_secret(folder.certificates.server_key, "the server's key")
     check_certificate(folder.certificates.authority)
-    check_certificate(folder.certificates.server, ["127.0.0.1"])
+    check_certificate(folder.certificates.server, [state.local])
     check_port(state.host, state.port)
 
 
@@ -68,7 +68,7 @@ def launch(folder: Folder, state: State, plan: Process) -> Process:
 
 def await_ready(folder: Folder, state: State, process: Process) -> None:
     """Return when it answers by TLS with the right certificate, and has the keys of all who are let in."""
-    ready = waited(lambda: not process.alive or answers(state.port, folder.certificates.authority), PATIENCE)
+    ready = waited(lambda: not process.alive or answers(state, folder.certificates.authority), PATIENCE)
     if not process.alive:
         code = exit_code(process)
         raise RunError(f"the SuperLink ended with code {code}, see {folder.log}: {last_lines(folder.log)}")
@@ -79,11 +79,11 @@ def await_ready(folder: Folder, state: State, process: Process) -> None:
         register(folder.home, keys)
 
 
-def answers(port: int, authority: Path) -> bool:
-    """Whether a SuperLink with the authority's certificate is at this port of the loopback."""
+def answers(state: State, authority: Path) -> bool:
+    """Whether a SuperLink with a certificate of the authority is where it should be."""
     try:
         context = ssl.create_default_context(cafile=str(authority))
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=context)
+        connection = http.client.HTTPSConnection(state.local, state.port, timeout=5, context=context)
         try:
             connection.request("GET", "/health")
             return connection.getresponse().status == http.HTTPStatus.OK

@@ -21,23 +21,22 @@ PATIENCE = 120.0  # seconds until all nodes are in
 
 
 def bring_up(
-    folder: Folder, say: Say, host: str = "127.0.0.1", port: int | None = None, *, with_nodes: bool = True
+    folder: Folder, say: Say, host: str | None = None, port: int | None = None, *, with_nodes: bool = True
 ) -> State:
     """Start what does not run: the SuperLink, then the nodes of all sites. Returns when all are ready to work.
 
     If anything fails, what this call started has ended when the error is raised; what ran before goes on.
     """
     with alone(folder):
-        before = read_state(folder)
-        state = before or State(host, port or superlink.free_port())
-        if port is not None and port != state.port:
-            if state.running(superlink.NAME):
-                raise ConfigError(f"the SuperLink runs at port {state.port}: `accord federation down` first")
-            state = replace(state, host=host, port=port)
+        before = read_state(folder) or State(port=superlink.free_port())
+        state = replace(before, host=host or before.host, port=port or before.port)
+        if before.running(superlink.NAME) and (state.host, state.port) != (before.host, before.port):
+            raise ConfigError(f"the SuperLink runs at {before.host}:{before.port}: `accord federation down` first")
         end([process for process in state.processes if not process.alive])  # what a dead one has left behind
         with watched() as watch:
             if not state.running(superlink.NAME):
-                state = _with_superlink(folder, state, watch, chosen=before is not None or port is not None)
+                free = port is None and not folder.database.exists()  # nobody has been told the port yet
+                state = _with_superlink(folder, state, watch, free)
                 say(f"SuperLink at {state.host}:{state.port}, TLS, nodes by key")
             if with_nodes:
                 state = _with_nodes(folder, state, watch, say)
@@ -80,7 +79,7 @@ def node(site: str) -> str:
     return f"node {site}"
 
 
-def _with_superlink(folder: Folder, state: State, watch: Watch, chosen: bool) -> State:
+def _with_superlink(folder: Folder, state: State, watch: Watch, free: bool) -> State:
     """The state with a SuperLink that is ready; where the port is ours to choose, one taken meanwhile is no failure."""
     for last in (False, False, True):
         superlink.check(folder, state)
@@ -91,7 +90,7 @@ def _with_superlink(folder: Folder, state: State, watch: Watch, chosen: bool) ->
             superlink.await_ready(folder, state, process)
             return state
         except RunError:
-            if last or chosen or PORT_TAKEN not in since(folder.log, said).lower():
+            if last or not free or PORT_TAKEN not in since(folder.log, said).lower():
                 raise
             state = replace(state, port=superlink.free_port())
     raise AssertionError("the last attempt has returned or raised")

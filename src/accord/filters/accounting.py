@@ -29,8 +29,8 @@ from accord.errors import ConfigError
 from accord.sampling import Cyclic, Everyone, Poisson, Uniform
 
 ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)  # of RDP
-FEW_ORDERS = tuple(range(2, 65))  # sampling without replacement takes the square of an order to reckon
-MOST_NOISE = 1e6
+FEW_ORDERS = (*range(2, 17), 20, 24, 32, 48, 64)  # without replacement an order takes its square to reckon
+LEAST_NOISE, MOST_NOISE = 0.01, 1e6
 Kind = Literal["poisson", "uniform", "in turn", "any"]
 
 
@@ -71,33 +71,47 @@ class Draw:
 
 
 def gaussian(noise: float, times: int, delta: float) -> float:
-    """Exactly, for `times` Gaussians of sensitivity 1 and deviation `noise`."""
-    if noise <= 0:
-        return math.inf
-    return float(library().get_epsilon_gaussian(noise / math.sqrt(times), delta)) if times else 0.0
+    """Exactly, for `times` Gaussians of sensitivity 1 and deviation `noise`; of next to no noise a bound (zCDP)."""
+    if noise <= 0 or not times:
+        return math.inf if noise <= 0 else 0.0
+    width = noise / math.sqrt(times)
+    if width < LEAST_NOISE:
+        rho = 1 / (2 * width**2)
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    return float(library().get_epsilon_gaussian(width, delta))
 
 
 @lru_cache(maxsize=1024)
 def _curve(noise: float, chance: float) -> Any:
     """Renyi divergences of one Poisson-sampled Gaussian: they add up, so that any number of them is one product."""
     dp = library()
+    return _divergences(dp.rdp.RdpAccountant(ORDERS), dp.PoissonSampledDpEvent(chance, dp.GaussianDpEvent(noise)))
 
-    class Curve(dp.rdp.RdpAccountant):  # type: ignore[misc, name-defined]
-        @property
-        def values(self) -> Any:
-            return self._rdp
 
-    return Curve(ORDERS).compose(dp.PoissonSampledDpEvent(chance, dp.GaussianDpEvent(noise))).values
+@lru_cache(maxsize=256)
+def _curve_of_few(noise: float, clients: int, cohort: int) -> Any:
+    """Of one Gaussian over a cohort of fixed size."""
+    dp = library()
+    event = dp.SampledWithoutReplacementDpEvent(clients, cohort, dp.GaussianDpEvent(noise))
+    return _divergences(dp.rdp.RdpAccountant(FEW_ORDERS, dp.NeighboringRelation.REPLACE_ONE), event)
+
+
+def _divergences(accountant: Any, event: Any) -> Any:
+    """What the accountant holds after one event, order by order."""
+    return accountant.compose(event)._rdp
+
+
+def _converted(orders: Sequence[int], divergences: Any, delta: float) -> float:
+    return float(library().rdp.compute_epsilon(orders, divergences, delta)[0])
 
 
 def sampled(noise: float, chance: float, times: int, delta: float) -> float:
     """Of Poisson-sampled Gaussians, by Renyi divergences."""
-    if chance >= 1 or not times:
-        return gaussian(noise, times, delta)
-    dp = library()
-    if delta <= 0:
+    if delta <= 0 or noise <= 0:
         return math.inf
-    return float(dp.rdp.compute_epsilon(ORDERS, times * _curve(noise, chance), delta)[0])
+    if chance >= 1 or not times or noise < LEAST_NOISE:
+        return gaussian(noise, times, delta)
+    return _converted(ORDERS, times * _curve(noise, chance), delta)
 
 
 def central(noise: float, draw: Draw, rounds: int, delta: float) -> float:
@@ -109,12 +123,10 @@ def central(noise: float, draw: Draw, rounds: int, delta: float) -> float:
         alone = rounds * draw.share * (1 - draw.share) ** (draw.clients - 1)
         return sampled(noise, draw.share, rounds, delta - alone)
     plain = gaussian(noise, draw.turns(rounds), delta)
-    if draw.kind != "uniform" or draw.share >= 1 or not rounds:
+    if draw.kind != "uniform" or draw.share >= 1 or not rounds or noise < LEAST_NOISE:
         return plain
-    dp = library()
-    event = dp.SampledWithoutReplacementDpEvent(draw.clients, draw.cohort, dp.GaussianDpEvent(noise / 2))
-    accountant = dp.rdp.RdpAccountant(FEW_ORDERS, dp.NeighboringRelation.REPLACE_ONE)
-    return min(plain, float(accountant.compose(event, rounds).get_epsilon(delta)))
+    few = _converted(FEW_ORDERS, rounds * _curve_of_few(noise / 2, draw.clients, draw.cohort), delta)
+    return min(plain, few)
 
 
 def local(noise: float, draw: Draw, rounds: int, delta: float) -> float:

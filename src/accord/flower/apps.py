@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from accord.errors import ConfigError
+from accord.flower.bounds import bound_pulls
 from accord.flower.envelopes import TYPES, content_of, opened
 from accord.flower.node import NodeService
 from accord.flower.owner import read_owner
@@ -38,7 +39,9 @@ def server_app(*, config: str = "", folder: str = "", observers: Sequence[Observ
         for name, value in (("config", path), ("folder", place)):
             if not value:
                 raise ConfigError(f"the run config names no {name}: flwr run --run-config '{name}=\"...\"'")
-        serve(grid, read_server_config(path), Path(place).expanduser(), observers)
+        settings = read_server_config(path)
+        bound_pulls(settings.federation.largest_message_mb << 20)
+        serve(grid, settings, Path(place).expanduser(), observers)
 
     return app
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from accord.client import Answer
-from accord.core.tensors import Trees, num_bytes
+from accord.core.tensors import Trees, finite, num_bytes
 from accord.core.types import Replies, Result
 from accord.engine.checkpoint import to_device
 from accord.engine.exchange import Policy, collect
@@ -86,9 +86,10 @@ class FlowerExchange:
         if taken is None:
             forms = {c: self.session.expected.form(task, self.round, shared, private.get(c, {})) for c in asked}
             sizes = {client: num_bytes(private[client]) for client in alone}
-            taken = _Asking(self, task, asked, common, alone, forms, num_bytes(shared), sizes).done()
+            taken = _Asking(self, task, asked, common, alone, forms, shared, sizes).done()
             self.session.journal.keep(key, digest, taken)
-        return self._take(task, asked, taken)
+        replies = self._take(task, asked, taken)
+        return self.session.filters.together(task, shared, replies, self.session.key, self.round)
 
     @property
     def label(self) -> int:
@@ -134,12 +135,14 @@ class _Asking:
         shared: bytes,
         private: Mapping[int, bytes],
         forms: Mapping[int, Form],
-        tensors: int,
+        trees: Trees,
         alone: Mapping[int, int],
     ) -> None:
         self.exchange, self.session, self.task, self.forms = exchange, exchange.session, task, forms
         self.shared, self.enclosures = shared, Enclosures()
-        self.tensors, self.alone = tensors, alone  # bytes of what all are sent, and of what each is sent alone
+        self.trees, self.alone = trees, alone
+        enough, most = self.session.cohort
+        self.enough = enough if exchange.manner.kind == "round" and enough < len(asked) <= most else len(asked)
         names = self.session.roster.name_of
         self.pending = {client: _Errand(client, names(client), private.get(client)) for client in asked}
         for errand in self.pending.values():
@@ -170,6 +173,8 @@ class _Asking:
                 enough_since = session.now()
             if enough and enough_since is not None and self._over(waited, session.now() - enough_since):
                 break
+            if len(self.results) >= self.enough:
+                break
             if not self.exchange.manner.waits and waited > session.deadline:
                 break
             if self.pending and session.now() - reminded > REMIND:
@@ -177,9 +182,10 @@ class _Asking:
                 log.info("round %d, task %s: waiting for %s", self.exchange.label, self.task, self._names())
             if self.pending:
                 pause()
+        enough = len(self.results) >= self.enough
         for client in self.pending:
-            self.missing[client] = "did not answer in time"
-        if self.pending:
+            self.missing[client] = "others were faster" if enough else "did not answer in time"
+        if self.pending and not enough:
             log.warning("round %d, task %s goes on without %s", self.exchange.label, self.task, self._names())
         ordered = sorted(self.results)
         return Taken(
@@ -215,7 +221,7 @@ class _Asking:
         for node, ticket in self.session.post.send(TASK, letters, str(self.exchange.label), self.enclosures).items():
             errand = errands[node]
             if errand.node is None:
-                self.bytes_down += self.tensors + self.alone.get(errand.client, 0)
+                self.bytes_down += num_bytes(self.trees) + self.alone.get(errand.client, 0)
             errand.node, errand.ticket = node, ticket
 
     def _letter(self, errand: _Errand) -> Letter:
@@ -277,7 +283,6 @@ class _Asking:
         memory = said["memory"]
         self.memory[errand.client] = None if memory is None else ((memory[0][0], memory[0][1]), memory[1])
         self.results[errand.client] = result
-        self.bytes_up += num_bytes(result.reply)
         del self.pending[errand.client]
 
     def _check(self, errand: _Errand, said: Mapping[str, object]) -> None:
@@ -307,10 +312,24 @@ class _Asking:
             raise DataError("the answer's metrics are no finite numbers")
         if not self.exchange.manner.sends:
             return Result({}, {}, metrics)
-        reply = decode(enclosures["reply"], limits=limits, finite=True)
+        carried = decode(enclosures["reply"], limits=limits, finite=True)
+        reply = self._unpacked(carried)
         entry = self.session.roster.entries[errand.client]
         form.check(reply, entry.facts.samples if entry.facts is not None else 0)
+        if not finite(reply):
+            raise DataError("the answer holds values that are infinite or no numbers")
+        self.bytes_up += num_bytes(carried)
         return Result(reply, {}, metrics)
+
+    def _unpacked(self, carried: Trees) -> Trees:
+        """The answer as the method knows it."""
+        if not self.session.filters.on:
+            return carried
+        device = self.session.device
+        try:
+            return self.session.filters.incoming(self.task, self.trees, to_device(carried, device))
+        except (RuntimeError, ValueError, IndexError, KeyError) as error:  # numbers that make no tensor
+            raise DataError(f"the answer cannot be unpacked: {error}") from error
 
     def _drop(self, errand: _Errand, why: str) -> None:
         log.warning(

@@ -148,7 +148,7 @@ def check_alike(first: SiteFacts, other: SiteFacts, who: str) -> None:
         if was != now:
             raise DataError(
                 f"{who} has {name} {shown(now)}, others have {shown(was)}: all sites must prepare their data alike "
-                "(the same columns and classes in the same order; data.normalise = false, or one schema for all)"
+                "(the same columns and classes in the same order; data.normalise = false, or one data.schema for all)"
             )
 
 

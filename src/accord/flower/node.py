@@ -6,6 +6,7 @@ only which of them to run. Whatever goes wrong here is an answer, never an end.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import traceback
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ import torch
 
 from accord.client import Request, Work, run_client
 from accord.config import RunConfig, from_dict
-from accord.core.algorithm import Algorithm
+from accord.core.algorithm import Algorithm, Setup
 from accord.core.disclosure import declared
 from accord.core.keys import Key
 from accord.core.tensors import Trees, ordered_trees
@@ -26,11 +27,14 @@ from accord.core.types import ClientData, Facts
 from accord.data.federated import Dataset
 from accord.engine.build import build_algorithm, build_model, build_setup, choose_device
 from accord.engine.checkpoint import to_device
+from accord.engine.filtering import filters_of, privately
 from accord.engine.logs import versions
 from accord.engine.node import Node
 from accord.errors import AccordError, ConfigError, DataError, DivergedError
 from accord.executors.gpu.precision import numerics
 from accord.executors.sequential import one_thread
+from accord.filters import PROTECTIONS, Budget, Filters
+from accord.filters.accounting import Draw
 from accord.flower import protocol
 from accord.flower.consent import Consent, noise_key
 from accord.flower.facts import SiteFacts, fields_from_json
@@ -46,7 +50,7 @@ from accord.wire.records import Field, check, shown
 log = logging.getLogger("accord.flower")
 
 # What a server may set on a node; all else in a configuration is the server's own, or the node's.
-SECTIONS = ("rounds", "task", "precision", "model", "algorithm", "local", "clients")
+SECTIONS = ("rounds", "task", "precision", "model", "algorithm", "local", "clients", "privacy", "compress")
 ENCLOSED = {HELLO: (), JOIN: ("initial",), TASK: ("shared", "private")}
 FEDERATION = {
     "shape": protocol.SHAPE,
@@ -65,6 +69,7 @@ class Member:
 
     config: RunConfig
     algorithm: Algorithm
+    filters: Filters
     hash: str
     home: Node  # its test samples are there if it is to judge its own model whenever it trains
     bench: Node  # the same with its test samples
@@ -148,13 +153,23 @@ class NodeService:
         params, buffers = model.init()
         check_expected(spec_of(values), spec_of({"model": params, "buffers": buffers}))
         model = model.starting_from(to_device(values, self.device)["model"], to_device(values, self.device)["buffers"])
-        algorithm = build_algorithm(config, build_setup(config, known, model))
+        setup = build_setup(config, known, model)
+        budget = _budget(config, setup)
+        algorithm = build_algorithm(config, privately(setup, budget))
         if said := self.consent.objection(config.algorithm.name, algorithm):
             raise ConfigError(said)
-        key, judged = Key(int(asked["key"], 16)), self._data
+        key, judged = self._key(config, asked["key"]), self._data
         untold = judged._replace(test_x=judged.test_x[:0], test_y=judged.test_y[:0])
         home = Node(asked["client"], judged if asked["judges"] else untold, key, self.device)
-        return Member(config, algorithm, asked["hash"], home, replace(home, data=judged), memory)
+        filters = filters_of(config, budget, algorithm)
+        return Member(config, algorithm, filters, asked["hash"], home, replace(home, data=judged), memory)
+
+    def _key(self, config: RunConfig, given: str) -> Key:
+        """What the node draws from: as it was told; with its own secret where noise is to hide it from the server."""
+        if config.privacy.name not in ("local", "sample"):
+            return Key(int(given, 16))
+        digest = hashlib.sha256(b"accord draws " + self.owner.secret() + given.encode()).digest()
+        return Key(int.from_bytes(digest, "big"))
 
     @cached_property
     def _data(self) -> ClientData:
@@ -235,12 +250,14 @@ class NodeService:
         before = None if memory is None else to_device(memory, self.device)
         with numerics(member.config.precision), one_thread():
             home = member.bench if name == "evaluate" else member.home
-            result = run_client(home, task, request, Work(client, private, before))
+            work = Work(client, private, before)
+            result = run_client(home, task, request, work)
         version: tuple[int, int] = (asked["version"][0], asked["version"][1])
         draws = noise_key(self.owner.secret(), asked["run"], name, version)
         leaving = self.consent.leaves(member.method, name, declared(task), result, shared, draws)
+        leaving = member.filters.outgoing(name, request, work, leaving, home.draws(client, name, asked["round"]))
         if asked["keeps"]:
-            kept = ordered_trees({**(memory or {}), **to_device(result.memory, torch.device("cpu"))})
+            kept = ordered_trees({**(memory or {}), **to_device(leaving.memory, torch.device("cpu"))})
             if kept or memory is not None:
                 said["memory"] = [list(version), member.memory.remember(version, kept)]
             member.memory.prune([version, *(tuple(v) for v in asked["needed"]), *([tuple(base[0])] if base else [])])
@@ -257,6 +274,14 @@ class NodeService:
         _check_model(trees, member)
         member.memory.check_form(task, part, trees)
         return to_device(trees, self.device)
+
+
+def _budget(config: RunConfig, setup: Setup) -> Budget | None:
+    """The noise the server names; what it comes to in all is counted there."""
+    if config.privacy.name == "none":
+        return None
+    protection = PROTECTIONS[config.privacy.name](**config.privacy.options)
+    return Budget(config.privacy.name, protection, Draw.of(setup.sampler, setup.num_clients), ())
 
 
 def _check_model(trees: Trees, member: Member) -> None:

@@ -17,6 +17,7 @@ from flwr.app import Message
 
 from accord.errors import DataError
 from accord.flower import protocol
+from accord.flower.bounds import LARGER
 from accord.flower.envelopes import Enclosures, message_to, opened
 from accord.flower.facts import SiteFacts
 from accord.flower.protocol import HELLO, Letter, read_header
@@ -33,8 +34,8 @@ WHO = "the roster"
 class Grid(Protocol):
     """What is used of Flower's grid."""
 
-    def get_node_ids(self) -> Iterable[int]:
-        """Nodes that are connected."""
+    def get_nodes(self) -> Iterable[Any]:
+        """Nodes that are connected: `node_id` and `public_key` of each."""
         ...
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -55,6 +56,7 @@ class Hello:
     mark: str
     facts: SiteFacts
     allows: Mapping[str, Any]
+    key: bytes = b""  # the public key Flower knows the node by; nothing: it asks nodes for none
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Post:
         self._met: dict[int, Hello] = {}
         self._refused: dict[int, str] = {}
         self._looked = -LOOK
+        self._one_by_one = False
+        self._keys: dict[int, bytes] = {}
 
     def node_of(self, site: str) -> int | None:
         """The node a site is now, if it is connected."""
@@ -100,7 +104,22 @@ class Post:
         if not wanted:
             return []
         limits = dict.fromkeys(names, self.largest)
-        return [self._arrived(message, limits) for message in self.grid.pull_messages(wanted)]
+        if not self._one_by_one:
+            try:
+                return [self._arrived(message, limits) for message in self.grid.pull_messages(wanted)]
+            except Exception as error:  # one of them cannot be put together, and Flower does not say which
+                _check_connection(error)
+                log.warning("answers are fetched one by one from now on, as one cannot be read: %s", error)
+                self._one_by_one = True
+        return [found for ticket in wanted for found in self._fetched(ticket, limits)]
+
+    def _fetched(self, ticket: str, limits: Mapping[str, int]) -> list[Arrived]:
+        """The answer to one message, if there is one."""
+        try:
+            return [self._arrived(message, limits) for message in self.grid.pull_messages([ticket])]
+        except Exception as error:
+            _check_connection(error)
+            return [Arrived(ticket, 0, problem=f"it cannot be read: {error!r:.300}")]
 
     def _arrived(self, message: Message, limits: Mapping[str, int]) -> Arrived:
         about = message.metadata
@@ -110,7 +129,7 @@ class Post:
                 about.reply_to_message_id,
                 about.src_node_id,
                 problem=f"Flower's error {code}: {reason}",
-                lost=code in GONE,
+                lost=code in GONE and LARGER not in reason,
             )
         try:
             header, enclosures = opened(message.content, limits, "the answer")
@@ -122,7 +141,8 @@ class Post:
         """See who is connected, greet those not met yet, hear their answers; those heard now."""
         if at_once or self.now() - self._looked >= LOOK:
             self._looked = self.now()
-            self.online = set(self.grid.get_node_ids())
+            self._keys = {int(node.node_id): bytes(node.public_key) for node in self.grid.get_nodes()}
+            self.online = set(self._keys)
             self._greet()
         return [hello for hello in map(self._heard, self.arrivals(self._greeted, ())) if hello is not None]
 
@@ -147,7 +167,7 @@ class Post:
         except DataError as error:
             self.refuse(node, str(error))
             return None
-        hello = Hello(node, said["site"], said["mark"], facts, said["allows"])
+        hello = Hello(node, said["site"], said["mark"], facts, said["allows"], self._keys.get(node, b""))
         self._met[node] = hello
         return hello
 
@@ -170,6 +190,12 @@ class Post:
                 "site %r is node %d%s", hello.site, hello.node, "" if before is None else f", it was node {before}"
             )
         self.nodes[hello.site] = hello.node
+
+
+def _check_connection(error: Exception) -> None:
+    """What is wrong with the line to the SuperLink is no answer's fault: the run stops here, and can go on."""
+    if type(error).__module__.partition(".")[0] in ("httpx", "httpcore", "grpc"):
+        raise error
 
 
 def pause() -> None:

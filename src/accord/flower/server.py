@@ -25,10 +25,12 @@ from accord.data.own.given import GIVEN
 from accord.engine.build import build_algorithm, build_model, build_setup, choose_device
 from accord.engine.exchange import EmptyRound, RoundExchange
 from accord.engine.federation import Federation
+from accord.engine.filtering import budget_of, filters_of, privately
 from accord.engine.folder import CONFIG, begin_in, read_config
 from accord.engine.personal import OwnModels
 from accord.engine.problem import check_asked, check_defined, facts_of
 from accord.engine.run import Outcome, carry_out
+from accord.engine.suitability import check_filters
 from accord.engine.trial import try_network
 from accord.errors import ConfigError, DataError
 from accord.flower.evaluation import Scores, remote_evaluator
@@ -36,6 +38,7 @@ from accord.flower.exchange import FlowerExchange, Manner
 from accord.flower.expected import Expected
 from accord.flower.facts import Outline, check_alike, fields_to_json, outline
 from accord.flower.journal import Journal
+from accord.flower.keys import Keys
 from accord.flower.node import SECTIONS
 from accord.flower.post import Grid, Hello, Post, pause
 from accord.flower.roster import FILE, Entry, Roster, read_roster
@@ -93,7 +96,10 @@ def check_config(config: RunConfig) -> None:
     for key, value, usual, why in (
         ("transform.name", config.transform.name, "none", "sites have their inputs as they are"),
         ("partition.unseen", config.partition.unseen, 0, "sites that never train are not on the roster"),
+        ("attack.name", config.attack.name, "none", "hostile clients are simulated"),
         ("clients.drop_rate", config.clients.drop_rate, 0.0, "nodes drop out by themselves"),
+        ("pace", config.pace.used, False, "the clock is the real one"),
+        ("attack.name", config.attack.name, "none", "hostile nodes come by themselves"),
         ("evaluate.split", config.evaluate.split, "test", "every node decides itself what it holds out"),
         ("local.class_weights", config.local.class_weights == "balanced", False, "it needs all labels in one place"),
         ("checkpoint.every", config.checkpoint.every == 0, False, "a run over a network must be able to go on"),
@@ -113,6 +119,7 @@ def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
     wanted = section.nodes or len(section.sites)  # 0: all that are connected
     least = max(1, min(wanted, config.clients.minimum))
     found: dict[str, Entry] = {}
+    keys = Keys.read(section.keys)
     began = reminded = post.now()
     log.info("waiting for %s", f"{wanted} sites" if wanted else "all sites that are connected")
 
@@ -123,7 +130,7 @@ def gathered(post: Post, config: RunConfig) -> dict[str, Entry]:
 
     while not complete():
         for hello in post.look():
-            if why := _stranger(hello, found, section.sites):
+            if why := keys.refusal(hello.site, hello.key) or _stranger(hello, found, section.sites):
                 post.refuse(hello.node, why)
                 continue
             found[hello.site] = Entry(hello.site, hello.mark, 0, hello.facts)
@@ -161,11 +168,15 @@ def federate_nodes(config: RunConfig, roster: Roster) -> RealFederation:
     model = build_model(config, facts, None, device)
     try_network(model, data)
     everybody = replace(facts, sizes=np.maximum(facts.sizes, 1))  # cohorts are a share of all, also of those to come
-    algorithm = build_algorithm(config, build_setup(config, everybody, model))
+    setup = build_setup(config, everybody, model)
+    budget = budget_of(config, facts, setup)
+    algorithm = build_algorithm(config, privately(setup, budget))
     check_defined(config.algorithm.name, algorithm, facts)
     if algorithm.pools_data:
         raise ConfigError(f"algorithm {config.algorithm.name} gathers all data in one place: it is no federation")
-    return RealFederation(algorithm, data, model, config, own_data=True, real=True, roster=roster)
+    filters = filters_of(config, budget, algorithm)
+    check_filters(config, facts, algorithm, Site(data, Key(0), device), filters)
+    return RealFederation(algorithm, data, model, config, own_data=True, filters=filters, real=True, roster=roster)
 
 
 def _settled(config: RunConfig, data: Outline) -> RunConfig:
@@ -180,6 +191,8 @@ def invitation(federation: RealFederation, data: Outline, judges: bool) -> Invit
     """What nodes are told: settings that concern them, facts of the whole, the initial model. Never the seed."""
     params, buffers = federation.model.init()
     settings = {name: value for name, value in to_dict(federation.config).items() if name in SECTIONS}
+    if federation.filters.budget is not None:  # the noise that was found from epsilon
+        settings["privacy"] |= {"noise": federation.filters.budget.protection.noise, "epsilon": 0.0}
     facts: dict[str, Any] = {
         "shape": list(data.sample_shape),
         "classes": list(data.classes),
@@ -224,10 +237,13 @@ class Nodes:
             store,
             Journal(self.folder / "checkpoint" / "exchanges"),
             Expected(federation.algorithm.tasks, self.data, federation.facts, site),
+            federation.filters,
             invitation(federation, self.data, with_test),
             federation.key,
+            Keys.read(section.keys),
             federation.device,
             federation.config.clients.minimum,
+            self._cohort(),
             section.deadline,
             section.patience,
             audience.client_done_in_round,
@@ -288,6 +304,11 @@ class Nodes:
 
     def close(self) -> None:
         """Nodes go on waiting for whoever asks next."""
+
+    def _cohort(self) -> tuple[int, int]:
+        """How many make a round, and how many are asked so that enough come early."""
+        clients = self.federation.config.clients
+        return clients.cohort(len(self.roster)), clients.asked(len(self.roster))
 
     def _lr(self, round: int) -> float:
         return self.federation.algorithm.schedule.at(round)

@@ -12,10 +12,12 @@ import torch
 
 from accord.core.keys import Key
 from accord.errors import DataError, RunError
+from accord.filters import Filters
 from accord.flower import protocol
 from accord.flower.envelopes import Enclosures
 from accord.flower.expected import Expected
 from accord.flower.journal import Journal
+from accord.flower.keys import Keys
 from accord.flower.post import Arrived, Hello, Post, pause
 from accord.flower.protocol import JOIN, PROTOCOL, Letter, read_header
 from accord.flower.roster import Roster
@@ -58,10 +60,13 @@ class Session:
     versions: Versions
     journal: Journal
     expected: Expected
+    filters: Filters
     invitation: Invitation
     key: Key
+    keys: Keys
     device: torch.device
     minimum: int
+    cohort: tuple[int, int]  # how many make a round, and how many are asked
     deadline: float
     patience: float  # below 0: until the deadline
     told: Callable[[int, int], None] = lambda done, total: None
@@ -87,7 +92,8 @@ class Session:
 
     def meet(self, hello: Hello, round: int) -> None:
         """A node has said who it is."""
-        if why := self.roster.refusal(hello.site, hello.mark, hello.facts):
+        why = self.keys.refusal(hello.site, hello.key) or self.roster.refusal(hello.site, hello.mark, hello.facts)
+        if why:
             self.post.refuse(hello.node, why)
             return
         if self.roster.admit(hello.site, hello.mark, hello.facts, round + 1):

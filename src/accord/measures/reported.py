@@ -16,7 +16,7 @@ from accord.problems import PROBLEMS
 
 NOTHING = Scores(np.zeros(0), np.zeros(0), NO_TENSOR, NO_TENSOR, NO_TENSOR)
 # Measures that are made of what clients report, or of what the server has itself; all others need the samples.
-POSSIBLE = ("accuracy", "clients", "personal", "drift", "validation")
+POSSIBLE = ("accuracy", "clients", "personal", "drift", "validation", "epsilon")
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,10 @@ class Trained:
 
 @contextmanager
 def trained(folder: Path) -> Iterator[Trained]:
-    """From a run's folder, on this machine's CPU."""
+    """From a run's folder, on this machine's CPU, wherever and however it was carried out."""
     config = load_config(folder / "config.toml")
-    federation = Federation.build(replace(config, device="cpu", executor="sequential"))
+    here = replace(config, device="cpu", executor="sequential", compile=False, precision="fp32", channels_last=False)
+    federation = Federation.build(here)
     checkpoints = Checkpoints(folder / "checkpoint", config_hash(config), config.checkpoint.keep)
     with federation.memory(checkpoints.clients_folder) as store:
         snapshot, _ = checkpoints.newest(store)

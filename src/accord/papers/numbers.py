@@ -86,7 +86,7 @@ class Number:
     def _share(self, record: Record) -> float | None:
         if self.metric == "personal":  # of all clients at the end, where that was kept
             end = found(record, ("summary", "personal_accuracy", "mean"))
-            if end is not None:
+            if end is not None or record.get("broke_off"):  # broke off: not what it would have been at the end
                 return end
         path, better = VALUES[self.metric]
         values = [value for one in record["evaluations"] if (value := found(one, path)) is not None]

@@ -15,6 +15,7 @@ from accord.papers.networks import NETWORK_KINDS, draw_networks
 from accord.papers.readings import filled
 from accord.papers.records import Record, Records
 from accord.papers.reproduction import RUNS, seeds_of
+from accord.papers.singles import broken, repeats
 from accord.papers.table import Table
 
 WIDTH = 120
@@ -100,9 +101,12 @@ def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[s
     for table in shown:
         parts += section(table, drawn.get(table.experiment.id, ()))
     parts += ["## The settings, and how they were read", *settings(shown)]
-    apart = repeats(shown, records)
-    if apart:
-        parts += ["## Two runs of one configuration and seed", *apart]
+    asides = {
+        "Runs that broke off": broken(shown, records),
+        "Two runs of one configuration and seed": repeats(shown, records),
+    }
+    for title, said in asides.items():
+        parts += [f"## {title}", *said] if said else []
     parts += ["## What it took", made_with([record for table in shown for record in table.records])]
     left = [table for table in tables if not enough(table)]
     if left:
@@ -179,34 +183,6 @@ def flat(tree: Mapping[str, Any], above: str = "") -> list[str]:
         else:
             found.append(f"{above}{name}={str(value).lower() if isinstance(value, bool) else value}")
     return found
-
-
-def repeats(tables: Sequence[Table], records: Records) -> list[str]:
-    """How far equal runs are apart: what no difference between methods should be smaller than."""
-    used = {record.path for table in tables for record in table.records}
-    lines = []
-    for known in records.by_question.values():
-        alike = [record for record in known if record.version == known[0].version]  # other versions draw other batches
-        if len(alike) > 1 and any(record.path in used for record in alike):
-            gaps = apart(*alike[:2])
-            if gaps:
-                fields, rounds = alike[0].fields, sorted(gaps)
-                mean, largest = sum(gaps.values()) / len(gaps), max(gaps.values())
-                where = (
-                    f"{fields.get('experiment')}/{fields.get('row')} | {alike[0].seed} | {rounds[0]} to {rounds[-1]}"
-                )
-                lines.append(f"| {where} | {mean:.1f} | {largest:.1f} |")
-    head = ["| run | seed | rounds | points of accuracy apart, mean | largest |", "|---|---|---|---|---|"]
-    return ["They differ in rounding alone.", "\n".join([*head, *sorted(lines)])] if lines else []
-
-
-def apart(first: Record, second: Record) -> dict[int, float]:
-    """Points of accuracy between two runs, at the rounds both evaluated."""
-    one, other = (
-        {e["round"]: e["accuracy"] for e in record.fields["evaluations"] if e.get("accuracy") is not None}
-        for record in (first, second)
-    )
-    return {round: 100 * abs(one[round] - other[round]) for round in one.keys() & other.keys()}
 
 
 def made_with(records: Iterable[Record]) -> str:

@@ -2,14 +2,15 @@
 
 `{fedavg.cifar10}` is our number of a row in a column, `{fedavg.cifar10.paper}` the printed one; instead of `paper` also
 `std`, `rounds` (how far it ran), `seconds`, `seeds`, `at 130` (accuracy at a round, in percent) and `to 50` (the first
-round with that accuracy, in percent). Two of them may be joined: `{fedbr.cifar10 - fedavg.cifar10}`, or with `/`.
+round with that accuracy, in percent), the last two also of runs that diverged later. Two of them may be joined:
+`{fedbr.cifar10 - fedavg.cifar10}`, or with `/`.
 """
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from accord.errors import ConfigError
 from accord.measures.accuracy import rounds_to
@@ -39,14 +40,21 @@ def _value(expression: str, table: Table) -> str:
 
 
 def _term(text: str, table: Table) -> tuple[float | None, Callable[[float], str]]:
-    row, _, rest = text.strip().partition(".")
-    named = [one for one in table.experiment.columns if f"{rest}.".startswith(f"{one.key}.")]  # keys may hold dots
-    column = max(named, key=lambda one: len(one.key), default=None)
+    text = text.strip()
+    row = _first(text, [one.name for one in table.experiment.rows])
+    rest = text[len(row) + 1 :]
+    key = _first(rest, [one.key for one in table.experiment.columns])
+    column = next((one for one in table.experiment.columns if one.key == key), None)
     cell = table.cells.get((row, column.key)) if column is not None else None
     kind, _, argument = rest[len(column.key) + 1 :].partition(" ") if column is not None else ("?", "", "")
     if column is None or cell is None or kind not in READINGS:
         raise ConfigError(f"{table.experiment.id}: its text asks for {{{text}}}, which is no number of its table")
     return READINGS[kind](cell, argument), _writer(kind, column)
+
+
+def _first(text: str, names: Sequence[str]) -> str:
+    """The longest of the names that `text` begins with, up to a dot; names may hold dots. Empty: none."""
+    return max((name for name in names if f"{text}.".startswith(f"{name}.")), key=len, default="")
 
 
 def _writer(kind: str, column: Column) -> Callable[[float], str]:
@@ -77,7 +85,7 @@ def _curves(cell: Cell) -> list[dict[int, float]]:
     """Accuracy by round, of each run."""
     return [
         {one["round"]: one["accuracy"] for one in record.fields["evaluations"] if one.get("accuracy") is not None}
-        for record in cell.records
+        for record in cell.records or cell.diverged
     ]
 
 

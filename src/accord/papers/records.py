@@ -63,9 +63,14 @@ class Record:
         return bool(self.fields.get("finished"))
 
     @property
+    def broke_off(self) -> str:
+        """Why it ended before its end; empty: it did not, or was only stopped."""
+        return str(self.fields.get("broke_off", ""))
+
+    @property
     def diverged(self) -> bool:
-        """Whether it never will, as its training diverged."""
-        return "diverged" in self.fields.get("broke_off", "")
+        """Whether it will never get through its rounds, as its training diverged."""
+        return "diverged" in self.broke_off and self.rounds_done < int(self.fields["rounds"])
 
     @property
     def version(self) -> str:

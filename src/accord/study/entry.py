@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,5 +104,10 @@ class Entry:
                 self.folder.rmdir()  # a stop between making the folder and the first file
             elif self.folder.exists() and not abandoned(self.folder):
                 raise ConfigError(f"{self.folder} exists and holds no run: move it away, or {OTHER_NAME}")
-        elif config_hash(read_config(self.folder)) != config_hash(self.config):
+        elif config_hash(known := read_config(self.folder)) != config_hash(as_begun(self.config, known)):
             raise ConfigError(f"{self.folder} holds a run with other settings: {OTHER_NAME}, or move the folder away")
+
+
+def as_begun(config: RunConfig, known: RunConfig) -> RunConfig:
+    """A configuration with what it leaves to the data as the run `known` found it; other data is refused by itself."""
+    return replace(config, task=known.task) if config.task == "auto" else config

@@ -115,7 +115,7 @@ def change(table: pd.DataFrame, **columns: Any) -> dict[str, pd.DataFrame]:
             {},
             "is a category at 'Pau' only: say",
         ),
-        ({"Pau": frame(20, 10, True).drop(columns="ward")}, {}, "is 'ill' at all sites: there is nothing to learn"),
+        ({"Pau": frame(20, 10, True).drop(columns="ward")}, {}, "is 'ill' at every site: there is nothing to learn"),
     ],
 )
 def test_what_does_not_go_together_is_said(
@@ -158,11 +158,30 @@ def test_damaged_schemas_are_refused(damage: Any, tmp_path: Path) -> None:
         Schema.read(tmp_path / "schema.json")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda column: column.update(kind="guess"),
+        lambda column: column.update(values=[1]),
+        lambda column: column.update(known=-1),
+        lambda column: column.update(mean=float("inf")),
+        lambda column: column.update(variance=True),
+        lambda column: column.update(rows=[[1, 2]]),
+    ],
+)
+def test_damaged_summaries_are_refused(damage: Any, tmp_path: Path) -> None:
+    said = summaries()["Aix"].to_json()
+    damage(said["columns"][0])
+    (tmp_path / "summary.json").write_text(json.dumps(said))
+    with pytest.raises(DataError):
+        Summary.read(tmp_path / "summary.json")
+
+
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         Schema.read(tmp_path / "absent.json")
     (tmp_path / "summary.json").write_text(
         '{"format": 1, "label": "y", "problem": "regression", "classes": [], "columns": [1]}'
     )
-    with pytest.raises(DataError, match="has a column that is none"):
+    with pytest.raises(DataError, match=r"a column of .* must have the fields"):
         Summary.read(tmp_path / "summary.json")

@@ -8,25 +8,23 @@ every site prepares its rows by: the same columns in the same order, the same cl
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from accord.data.columns import Column, listed, quoted
+from accord.data.columns import Column, Kind, listed, quoted
 from accord.data.inputs import Inputs
 from accord.data.own.sites import in_order
 from accord.errors import ConfigError, DataError, RunError
-from accord.wire.records import Bounds, Field, check, is_whole, parse, text
 
 FORMAT = 1
-BOUNDS = Bounds(size=1 << 24, depth=8, entries=1 << 20)
-WORD = text(".{0,10000}", "text")
-WORDS = Field(lambda value: isinstance(value, list) and all(isinstance(word, str) for word in value), "a list of words")
-NUMBER = Field(lambda value: type(value) in (int, float), "a number")
-KNOWN = Field(lambda value: value == FORMAT, f"{FORMAT}, or it is of another version of Accord")
-PROBLEM = text("classification|regression", "classification or regression")
+LARGEST = 1 << 24  # bytes of a file
+HEAD: dict[str, type | tuple[type, ...]] = {"format": int, "label": str, "problem": str, "classes": list}
+COLUMN: dict[str, type | tuple[type, ...]] = {"name": str, "kind": str, "values": list, "known": int}
+COLUMN |= {"mean": (int, float), "variance": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,7 @@ class Schema:
     @classmethod
     def from_json(cls, record: Mapping[str, Any], what: str) -> Schema:
         """What `to_json` gave; anything else is a DataError."""
-        fields = {"format": KNOWN, "label": WORD, "problem": PROBLEM, "classes": WORDS}
-        check(record, {**fields, "inputs": Field(lambda value: isinstance(value, dict), "an object")}, what)
+        _check(record, {**HEAD, "inputs": dict}, what)
         classes = tuple(record["classes"])
         if not classes or len(set(classes)) != len(classes):
             raise DataError(f"{what} names no classes, or one twice")
@@ -110,16 +107,12 @@ class Summary:
     @classmethod
     def from_json(cls, record: Mapping[str, Any], what: str) -> Summary:
         """What `to_json` gave; anything else is a DataError."""
-        fields = {"format": KNOWN, "label": WORD, "problem": PROBLEM, "classes": WORDS}
-        check(record, {**fields, "columns": Field(lambda value: isinstance(value, list), "a list")}, what)
-        kinds = text("number|bool|category", "number, bool or category")
-        entry = {"name": WORD, "kind": kinds, "values": WORDS, "known": Field(is_whole, "a whole number")}
-        entry |= {"mean": NUMBER, "variance": NUMBER}
+        _check(record, {**HEAD, "columns": list}, what)
         columns = []
         for column in record["columns"]:
-            if not isinstance(column, dict):
+            _check(column, COLUMN, f"a column of {what}")
+            if column["kind"] not in get_args(Kind) or not _are_words(column["values"]) or column["known"] < 0:
                 raise DataError(f"{what} has a column that is none")
-            check(column, entry, f"a column of {what}")
             columns.append(ColumnSummary(**{**column, "values": tuple(column["values"])}))
         return cls(record["label"], record["problem"], tuple(record["classes"]), tuple(columns))
 
@@ -193,12 +186,38 @@ def _is_number(word: str) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The object in a file that somebody else may have written."""
+    """What is in a file that somebody else may have written."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise DataError(f"{path} is larger than {LARGEST >> 20} MB: it is no schema and no summary")
+        return json.loads(data)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    return parse(data, BOUNDS, str(path))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as JSON: {str(error)[:200]}") from error
+
+
+def _check(record: Any, fields: Mapping[str, type | tuple[type, ...]], what: str) -> None:
+    """DataError unless it has exactly these fields, of these types; and what all of them have in common."""
+    if not isinstance(record, dict) or record.keys() != fields.keys():
+        raise DataError(f"{what} must have the fields {', '.join(fields)} and no other")
+    for name, kind in fields.items():
+        value = record[name]
+        endless = isinstance(value, float) and not math.isfinite(value)
+        if not isinstance(value, kind) or isinstance(value, bool) or endless:
+            raise DataError(f"{what}: {name} is {quoted(value)}, which it cannot be")
+    if record.get("format", FORMAT) != FORMAT:
+        raise DataError(f"{what} is of another version of Accord: make it anew")
+    if record.get("problem", "regression") not in ("classification", "regression"):
+        raise DataError(f"{what}: the problem must be classification or regression")
+    if not _are_words(record.get("classes", [])):
+        raise DataError(f"{what}: classes must be a list of words")
+
+
+def _are_words(given: Sequence[Any]) -> bool:
+    return all(isinstance(word, str) for word in given)
 
 
 def write_json(path: Path, said: Schema | Summary) -> None:

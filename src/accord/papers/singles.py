@@ -1,0 +1,70 @@
+"""What a page says of single runs: those that broke off, and how far two equal ones are apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from accord.papers.records import Record, Records
+from accord.papers.table import Table
+
+_WHERE = re.compile(r"training diverged in round (\d+) on client (\d+)")
+
+
+def _families(tables: Sequence[Table], records: Records) -> Iterator[list[Record]]:
+    """All runs of one configuration and seed, for each that is in a table."""
+    used = {record.path for table in tables for record in table.records}
+    for known in records.by_question.values():
+        if any(record.path in used for record in known):
+            yield list(known)
+
+
+def _name(record: Record) -> str:
+    fields = record.fields
+    place = f" in {fields['place']}" if fields.get("place") else ""
+    return f"{fields.get('experiment')}/{fields.get('row')}{place}"
+
+
+def _how(record: Record) -> str:
+    config = record.config
+    return f"{config.executor}, {config.precision}{', compiled' if config.compile else ''}"
+
+
+def broken(tables: Sequence[Table], records: Records) -> list[str]:
+    """Every run whose training diverged, repeats too: where it did, and how it was carried out."""
+    lines = []
+    for known in _families(tables, records):
+        for record in known:
+            where = _WHERE.search(record.broke_off)
+            if where:
+                lines.append(f"| {_name(record)} | {record.seed} | {_how(record)} | {where[1]} | {where[2]} |")
+    head = ["| run | seed | clients trained | diverged in round | on client |", "|---|---|---|---|---|"]
+    return ["\n".join([*head, *sorted(lines)])] if lines else []
+
+
+def repeats(tables: Sequence[Table], records: Records) -> list[str]:
+    """How far equal runs are apart: what no difference between methods should be smaller than."""
+    lines = []
+    for known in _families(tables, records):
+        for first, second in combinations(known, 2):
+            gaps = apart(first, second) if first.version == second.version else {}  # others may draw other batches
+            if gaps:
+                mean, largest = sum(gaps.values()) / len(gaps), max(gaps.values())
+                hows = " / ".join(dict.fromkeys((_how(first), _how(second))))
+                where = f"{_name(first)} | {first.seed} | {hows} | {min(gaps)} to {max(gaps)}"
+                lines.append(f"| {where} | {mean:.1f} | {largest:.1f} |")
+    head = [
+        "| run | seed | clients trained | rounds | points of accuracy apart, mean | largest |",
+        "|---|---|---|---|---|---|",
+    ]
+    return ["They differ in rounding alone.", "\n".join([*head, *sorted(lines)])] if lines else []
+
+
+def apart(first: Record, second: Record) -> dict[int, float]:
+    """Points of accuracy between two runs, at the rounds both evaluated."""
+    one, other = (
+        {e["round"]: e["accuracy"] for e in record.fields["evaluations"] if e.get("accuracy") is not None}
+        for record in (first, second)
+    )
+    return {round: 100 * abs(one[round] - other[round]) for round in one.keys() & other.keys()}
