@@ -14,7 +14,8 @@ from torch import nn
 from accord.algorithms.fedbr import fedbr
 from accord.algorithms.fedbr.pseudo import Contribute, PseudoData, balanced_picks, uniform_picks
 from accord.config import from_dict
-from accord.core.types import ClientData
+from accord.core.keys import Key
+from accord.core.types import ClientData, Replies, Result, World
 from accord.data.public import load_dataset
 from accord.engine.build import public_samples
 from accord.engine.exchange import LocalExchange
@@ -188,3 +189,20 @@ def test_contribute_has_no_training() -> None:
     task = Contribute(4, 10)
     assert len(task.plan.schedule(np.random.default_rng(0), 50)) == 1
     assert task.noise(np.random.default_rng(0), 1, 1)["contribute.draws"].shape == (1, 2, 4, 10)
+
+
+def test_clients_with_one_sample_are_asked_and_those_with_none_are_not() -> None:
+    asked: dict[int, int] = {}
+
+    def exchange(task: str, clients: Any, shared: Any, private: Any) -> Any:
+        assert task == "contribute"
+        asked.update({client: int(private[client]["wanted"]["count"]) for client in clients})
+        results = tuple(Result({"pseudo": {"x": torch.ones(1, 2)}}, {}, {}) for _ in clients)
+        return Replies(tuple(clients), results, torch.ones(len(clients)), {})
+
+    world = World(0, [0, 1, 2], np.array([5, 0, 1]), Key(3))
+    made = PseudoData(40).make(world, [2, 1, 0], exchange)["x"]
+    assert set(asked) == {0, 2}
+    assert sum(asked.values()) == 40
+    assert list(asked) == [0, 2], "in the order of their numbers"
+    assert made.shape == (40, 2)
