@@ -128,7 +128,8 @@ def test_memory_on_disk_is_collected_without_checkpoints_too(tmp_path: Path) -> 
     assert max(most) > 0, "memory was on the disk"
     assert max(most) <= 3
     assert {p.name for p in outcome.folder.iterdir()} == {
-        ".lock", "config.toml", "division.json", "identity.json", "metrics.jsonl", "timings.jsonl", "summary.json", "model",
+        ".lock", "config.toml", "division.json", "identity.json",
+        "metrics.jsonl", "timings.jsonl", "summary.json", "model",
     }  # fmt: skip
 
 
