@@ -1,7 +1,8 @@
 """What an exchange over a real federation costs beyond its training, and how many bytes travel beyond the tensors.
 
-Nodes with TLS and keys on this machine, each behind a relay that counts what passes. The training time is that of the
-same rounds in a simulation with a worker per core, taken before and after. `python benchmarks/bench_federation.py`
+Nodes with TLS and keys on this machine, behind a relay that counts what passes. The training time is that of the same
+rounds in a simulation with a worker per core, taken before and after. Processor seconds are counted too: they tell more
+than the clock where others use the machine. `python benchmarks/bench_federation.py`
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,9 +28,10 @@ from accord.engine.run import run as simulate
 from accord.federation import running, superlink, supernode
 from accord.federation.folder import Folder, read_state
 from accord.federation.node_file import read_node
-from accord.federation.processes import Process, end, planned, waited
+from accord.federation.processes import Process, end, marked, planned, waited
 from accord.federation.sites import add_site, deal, make_server
 from accord.federation.up import bring_down, bring_up
+from accord.observe import Observer
 
 RESULTS = Path(__file__).resolve().parent / "results" / "bench_federation.json"
 FIRST = 2  # rounds that are not counted: apps start, the first messages find nodes asleep
@@ -63,6 +66,24 @@ class Relay:
 
     def close(self) -> None:
         self.server.close()
+
+
+class Processors(Observer):
+    """Processor seconds of all processes of the federation after each round."""
+
+    def __init__(self, marks: Sequence[str]) -> None:
+        self.marks, self.after = marks, list[float]()
+
+    def round_ended(self, round: int, record: Any) -> None:
+        self.after.append(self.now())
+
+    def now(self) -> float:
+        total = 0
+        for pid in marked(self.marks):
+            with suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total += sum(map(int, fields[11:15]))  # its own, and of those it started that have ended
+        return total / os.sysconf("SC_CLK_TCK")
 
 
 def launched(folder: Folder, relay: Relay) -> list[Process]:
@@ -104,7 +125,8 @@ def measured(config: RunConfig, data: Any, place: Path) -> dict[str, Any]:
         nodes = launched(folder, relay)
         before = simulated(config, data, place, "before")
         down, up = relay.down, relay.up
-        running.run(folder, config, folder.runs / "bench")
+        watch = Processors([process.mark for process in (*state.processes, *nodes)])
+        running.run(folder, config, folder.runs / "bench", [watch])
         down, up = relay.down - down, relay.up - up
         after = simulated(config, data, place, "after")
     finally:
@@ -119,6 +141,10 @@ def measured(config: RunConfig, data: Any, place: Path) -> dict[str, Any]:
     tensors_up = sum(record["bytes_up"] for record in records)
     training = statistics.median(before + after)
     exchange = statistics.median(there)
+    begun = time.process_time()
+    simulate(replace(config, out=str(place), name="alone", executor="sequential"), data=data)
+    training_cpu = (time.process_time() - begun) / config.rounds
+    spent = (watch.after[-2] - watch.after[FIRST - 1]) / (len(watch.after) - 1 - FIRST)
     return {
         "nodes": len(data),
         "cores": os.cpu_count(),
@@ -127,6 +153,9 @@ def measured(config: RunConfig, data: Any, place: Path) -> dict[str, Any]:
         "training_seconds": training,
         "over_training_seconds": exchange - training,
         "slowest_exchange_seconds": max(there),
+        "exchange_processor_seconds": spent,
+        "training_processor_seconds": training_cpu,
+        "over_training_processor_seconds_per_core": (spent - training_cpu) / (os.cpu_count() or 1),
         "bytes_down_over_tensors": down / tensors_down,
         "bytes_up_over_tensors": up / tensors_up,
         "load": os.getloadavg()[0],
