@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_the_table_is_as_the_code_is() -> None:
     done = subprocess.run(
         [sys.executable, "scripts/filter_table.py", "--check"],
