@@ -77,8 +77,9 @@ def config_hash(config: RunConfig) -> str:
         if isinstance(getattr(config, item.name), Gathered):  # what is off asks for nothing, known here or not
             asked = {key: value for key, value in values[item.name].items() if value}
             values[item.name] = {key: v for key, v in asked.items() if v != _LATER_MEASURES.get(key)}
-    if not config.clients.over:
-        del values["clients"]["over"]
+    for section, key in (("clients", "over"), ("algorithm", "public")):  # nothing there asks for nothing
+        if not values[section].get(key, True):
+            del values[section][key]
     unset = to_dict(RunConfig())
     values = {key: value for key, value in values.items() if key not in _LATER or value != unset[key]}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
