@@ -8,10 +8,10 @@
 Every worker has a copy of the tree; the working tree is never changed. A mutant is tried with the tests nearest to it,
 and the first that fails ends it. Kept ones name their tests. For drawn ones the tests are those known to run the
 changed line, then those named after the file, then those that speak of its module or of what it defines, then those of
-its folder, then the contracts. A test that takes too long counts as failed where it passes without the mutant, and
-takes a tenth of that, or with it takes too long again, alone and with more time; it is said to hang. A mutant that
-outlives `--limit` seconds counts as alive. Equivalent changes, and places where every change is one (the size of a
-block) or needs a GPU, are listed in the same file with the reason, and not drawn.
+its folder, then the contracts. A test that fails counts where it passes without the mutant, and with it fails again,
+alone and with more time; one that takes too long, and a tenth of that without the mutant, is not asked again, and is
+said to hang. A mutant that outlives `--limit` seconds counts as alive. Equivalent changes, and places where every
+change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not drawn.
 """
 
 from __future__ import annotations
@@ -145,12 +145,12 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool], usua
     place = tree / mutant.file
     before = place.read_text()
     end = time.monotonic() + limit
-    slower = set[str]()  # passes with the mutant, given time
+    passing = set[str]()  # with the mutant, when asked again
     try:
         for call in mutant.calls:
             while True:
                 place.write_text(mutant.text)
-                left_out = {*slower, *(test for test, fine in sound.items() if not fine)}
+                left_out = {*passing, *(test for test, fine in sound.items() if not fine)}
                 said = ask([*OPTIONS, *call.arguments], tree, end - time.monotonic(), call.chosen, left_out)
                 if said is None:
                     return Verdict(True, "out of time")
@@ -158,11 +158,15 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool], usua
                     break
                 if said.code == 4:  # not the mutant: pytest was called wrongly
                     raise SystemExit(said.text)
-                if not said.failed:
-                    return Verdict(False, f"exit {said.code}: {said.text.strip()[-200:]}")
+                if not said.failed:  # no test failed: the process did, which may be so without the mutant too
+                    place.write_text(before)
+                    again = ask([*OPTIONS, *call.arguments], tree, end - time.monotonic(), call.chosen, left_out)
+                    if again is not None and again.code == 0:
+                        return Verdict(False, f"exit {said.code}: {said.text.strip()[-200:]}")
+                    break
                 known = usual.get(said.failed, TOO_LONG) < TOO_LONG / 10
-                if said.slow and not known and _passes(said.failed, tree):  # with the mutant
-                    slower.add(said.failed)
+                if not (said.slow and known) and _passes(said.failed, tree):  # with the mutant, alone
+                    passing.add(said.failed)
                     continue
                 place.write_text(before)
                 if not known and said.failed not in sound:

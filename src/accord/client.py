@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,22 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """Trees of which the server reads weighted means only, each with the weights, and how many clients make a block.
+
+    Blocks are cut from the cohort in the order of client ids, so they do not depend on who trains them.
+    """
+
+    trees: Mapping[str, str]
+    block: int
+
+    def blocks(self, works: Sequence[Work]) -> list[list[Work]]:
+        """The cohort, cut."""
+        ordered = sorted(works, key=lambda work: work.client)
+        return [ordered[first : first + self.block] for first in range(0, len(ordered), self.block)]
+
+
+@dataclass(frozen=True)
 class Request:
     """A named task for a cohort."""
 
@@ -35,6 +51,7 @@ class Request:
     lr: float
     shared: Trees
     works: Sequence[Work]
+    sums: Sums | None = None  # which answers may come as means of blocks of clients; executors may send them all
 
 
 @dataclass(frozen=True)

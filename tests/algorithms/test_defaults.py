@@ -38,6 +38,8 @@ DISCRIMINATOR: dict[str, Any] = {
 }
 ADAPTIVE = {"server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
 DEFAULTS: dict[str, dict[str, Any]] = {
+    # Nguyen et al. 2022: an answer that is t buffers old counts 1 / sqrt(1 + t)
+    "fedbuff": {"concurrency": 0, "buffer": 0, "exponent": 0.5, "server_lr": 1.0, "max_staleness": 0},
     # the five papers
     "fedufo": {
         **{"terms": "all", "dynamic": None, "stage_one_rounds": None, "cgr_weight": 1.0, "cgl_weight": 3.0},
@@ -48,7 +50,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "feduad": DISCRIMINATOR,
     "fedbr": {
         **{"lam": 1.0, "mu": 0.5, "tau": 0.5, "max_step": True, "projector": True, "every_round": True},
-        **{"mixed": 0, "means": 10, "size": 0, "balanced": False, "extra": (), "fedcm_steps": "min"},
+        **{"mixed": 0, "means": 10, "size": 0, "balanced": False, "extra": (), "fedcm_steps": "min", "public": ""},
     },
     "fedmmd": {"lam": 0.1, "kernel": "fixed", "floor": 1e-4, "on": "logits", "weight": "uniform"},
     "fedl2": {"lam": 1e-3, "on": "logits", "weight": "uniform"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,14 @@ from torch import nn
 
 from accord.algorithms.fedbr import fedbr
 from accord.algorithms.fedbr.pseudo import Contribute, PseudoData, balanced_picks, uniform_picks
-from accord.core.types import ClientData
+from accord.config import from_dict
+from accord.core.keys import Key
+from accord.core.types import ClientData, Replies, Result, World
+from accord.data.public import load_dataset
+from accord.engine.build import public_samples
 from accord.engine.exchange import LocalExchange
+from accord.engine.federation import Federation
+from accord.engine.problem import facts_of
 from accord.errors import ConfigError
 from accord.parts.mlp import init_mlp, mlp
 from accord.parts.samples import share_of
@@ -127,6 +134,42 @@ def test_bad_proxies_are_refused(proxy: Any) -> None:
         fedbr(tiny_setup(tiny_data(), tiny_model()), proxy=proxy)
 
 
+TINY = (
+    *("algorithm.name=fedbr", "data.limit=120", "partition.clients=3", "model.name=2nn", "local.steps=1"),
+    *("local.batch_size=4", "rounds=1", "data.normalise=false", "algorithm.means=3", "algorithm.mixed=1"),
+)
+
+
+def federation(*sets: str) -> Federation:
+    return Federation.build(from_dict({}, [*TINY, *sets], "a test"))
+
+
+def test_a_configuration_names_a_public_data_set() -> None:
+    built = federation("algorithm.public=mnist5k")
+    assert "contribute" not in built.algorithm.tasks
+    held = getattr(built.algorithm, "pseudo").proxy  # noqa: B009 - a field of FedBR's, not of every method's
+    public, _ = load_dataset("mnist5k", normalise=False).train.take(np.arange(len(held)))
+    assert len(held) > 120  # the clients hold no more
+    assert torch.equal(held.cpu(), public)
+
+
+def test_public_data_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'mnist5'.*mnist5k"):
+        federation("algorithm.public=mnist5")
+    built = federation("algorithm.public=mnist5k")
+    other = replace(facts_of(built.config, built.data), sample_shape=(3, 32, 32))
+    with pytest.raises(ConfigError, match=r"'mnist5k' have shape \(1, 28, 28\), the clients' \(3, 32, 32\)"):
+        public_samples(built.config, other, "mnist5k")
+
+
+def test_public_data_needs_a_run_and_is_not_given_twice() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    with pytest.raises(ConfigError, match="no public data 'mnist5k' here"):
+        fedbr(setup, public="mnist5k")
+    with pytest.raises(ConfigError, match="choose one"):
+        fedbr(setup, proxy=torch.rand(3, 1, 8, 8), public="mnist5k")
+
+
 def test_mlp_is_torchs_sequential() -> None:
     tree = init_mlp(np.random.default_rng(0), (7, 5, 4, 2))
     net = nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -146,3 +189,20 @@ def test_contribute_has_no_training() -> None:
     task = Contribute(4, 10)
     assert len(task.plan.schedule(np.random.default_rng(0), 50)) == 1
     assert task.noise(np.random.default_rng(0), 1, 1)["contribute.draws"].shape == (1, 2, 4, 10)
+
+
+def test_clients_with_one_sample_are_asked_and_those_with_none_are_not() -> None:
+    asked: dict[int, int] = {}
+
+    def exchange(task: str, clients: Any, shared: Any, private: Any) -> Any:
+        assert task == "contribute"
+        asked.update({client: int(private[client]["wanted"]["count"]) for client in clients})
+        results = tuple(Result({"pseudo": {"x": torch.ones(1, 2)}}, {}, {}) for _ in clients)
+        return Replies(tuple(clients), results, torch.ones(len(clients)), {})
+
+    world = World(0, [0, 1, 2], np.array([5, 0, 1]), Key(3))
+    made = PseudoData(40).make(world, [2, 1, 0], exchange)["x"]
+    assert set(asked) == {0, 2}
+    assert sum(asked.values()) == 40
+    assert list(asked) == [0, 2], "in the order of their numbers"
+    assert made.shape == (40, 2)

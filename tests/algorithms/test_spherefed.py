@@ -11,6 +11,7 @@ from torch import Tensor
 
 from accord.algorithms.spherefed import spherefed
 from accord.core.optim import SGD
+from accord.engine.exchange import LocalExchange
 from accord.errors import ConfigError
 from accord.parts.heads import orthonormal_rows
 from support.federation import Given, TinyRun, tiny_data, tiny_model, tiny_setup
@@ -102,6 +103,22 @@ def test_clients_without_samples_are_not_asked() -> None:
     data, model = tiny_data(sizes=(6, 0, 9)), tiny_model()
     setup = tiny_setup(data, model, sampler=Given([0, 2]), rounds=1)
     assert "calibrated" in TinyRun(spherefed(setup), data=data, model=model).rounds(1).state
+
+
+def test_clients_with_one_sample_are_asked_for_their_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, model = tiny_data(sizes=(6, 0, 1)), tiny_model()
+    setup = tiny_setup(data, model, sampler=Given([0]), rounds=1)
+    run = TinyRun(spherefed(setup), data=data, model=model)
+    asked: list[tuple[str, list[int]]] = []
+    ask = LocalExchange.__call__
+
+    def noted(self: Any, task: str, clients: Any, *rest: Any) -> Any:
+        asked.append((task, list(clients)))
+        return ask(self, task, clients, *rest)
+
+    monkeypatch.setattr(LocalExchange, "__call__", noted)
+    run.rounds(1)
+    assert ("moments", [0, 2]) in asked
 
 
 def test_processes_give_the_same_bits() -> None:

@@ -138,7 +138,6 @@ def test_who_is_hostile_follows_from_the_seed() -> None:
 def test_nobody_is_hostile_without_a_name() -> None:
     plain = configured()
     assert Federation.build(plain).hostile is None
-    assert config_hash(plain) == config_hash(configured("attack.share=0.4"))
     assert config_hash(plain) != config_hash(configured("attack.name=scaled"))
     assert ATTACKS["none"]() == Attack()
 

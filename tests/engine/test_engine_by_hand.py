@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 import torch
 
+from accord.client import Answer
 from accord.config import load_config
 from accord.core.keys import Key
 from accord.core.plan import Plan
 from accord.core.task import LocalTraining
-from accord.core.types import Facts
+from accord.core.types import Facts, Result
 from accord.data.federated import Dataset, Pool
 from accord.engine import personal
 from accord.engine.build import build_model, build_setup
 from accord.engine.card import _use
 from accord.engine.earlier import in_words
-from accord.engine.exchange import EmptyRound, Policy, _shortened, collect
+from accord.engine.exchange import EmptyRound, LocalExchange, Policy, _shortened, collect
 from accord.engine.federation import Federation
 from accord.engine.identity import _difference, _near
 from accord.engine.model_folder import file_names
@@ -364,3 +365,23 @@ def test_remarks_of_all_tasks_that_train() -> None:
         check_steps(method, facts(3, 3), 0.0, lambda: True)
     method.tasks = {"train": replace(task, plan=replace(plan, epochs=0))}
     assert check_steps(method, facts(3, 3), 0.0, lambda: True) == []
+
+
+def test_what_a_client_keeps_is_of_its_round_and_exchange() -> None:
+    """Rounds are counted from 1 in files, exchanges of a round from 0."""
+    kept: list[Any] = []
+    store: Any = SimpleNamespace(
+        sizes=np.array([4, 4]), get=lambda client: None, put=lambda *given: kept.append(given[:2])
+    )
+
+    class Executor:
+        def run(self, request: Any) -> list[Any]:
+            empty = Result({}, {"own": {}}, {})
+            return [Answer(work.client, empty) for work in request.works]
+
+    exchange = LocalExchange(Executor(), store, Key(0), 6, 0.1)  # type: ignore[arg-type]
+    exchange("train", [0], {})
+    exchange("train", [1, 0], {})
+    assert kept == [(0, (7, 0)), (0, (7, 1)), (1, (7, 1))]
+    LocalExchange(Executor(), store, Key(0), 6, 0.1, keep_memory=False)("train", [0], {})  # type: ignore[arg-type]
+    assert len(kept) == 3

@@ -161,3 +161,11 @@ def test_the_server_keeps_to_one_thread_while_its_workers_train_and_has_its_own_
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_how_a_worker_ended_is_told() -> None:
+    from accord.executors.processes import _epitaph
+
+    assert _epitaph(-9).startswith("its worker was killed 3 times (exit code -9): ")
+    for code in (0, 1, None):
+        assert _epitaph(code).startswith(f"its worker ended 3 times (exit code {code}): ")

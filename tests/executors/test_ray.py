@@ -13,7 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from accord.client import Work
+from accord.client import Sums, Work
+from accord.core.sums import averaged_trees
+from accord.core.tensors import num_bytes
 from accord.errors import ConfigError, DivergedError, RunError
 from accord.executors import choose
 from accord.executors.ray import OnRay, session
@@ -99,6 +101,31 @@ def test_a_killed_actor_is_replaced_and_its_client_run_again(tmp_path: Path) -> 
         assert run.replies.missing == {}
         assert same(run, over_ray(executor=Sequential).rounds(1))
     assert [mark.name for mark in tmp_path.iterdir()] == ["2-0"]
+
+
+def summed(run: TinyRun, block: int = 3) -> TinyRun:
+    """The run with partial sums, as `partial_sums = 3` would have it."""
+    run.federation.__dict__["sums"] = Sums(averaged_trees(run.algorithm), block)
+    return run
+
+
+def test_sums_of_blocks_do_not_depend_on_actors_or_their_ends(tmp_path: Path) -> None:
+    states = []
+    for workers, part in ((1, Deadly(tmp_path, 0)), (2, Deadly(tmp_path, 0)), (2, Deadly(tmp_path, 1, clients=(0,)))):
+        with closing(summed(over_ray(part, workers=workers))) as run:
+            exchange = run.exchange()
+            run.state, replies = run.algorithm.round(run.state, run.world(), exchange)
+            states.append(run.state)
+            assert replies.ids == (0, 1, 2, 3)
+            assert exchange.bytes_up == 4 * num_bytes({name: run.state[name] for name in ("model", "buffers")})
+            with pytest.raises(RunError, match="set partial_sums to 0"):
+                dict(replies.results[0].reply["model"])
+    assert equal_trees(states[0], states[1])
+    assert equal_trees(states[0], states[2]), "a mean made here is that of an actor"
+    plain = over_ray(executor=Sequential).rounds(1).state
+    assert not equal_trees(states[0], plain), "another order of adding"
+    for name, tensor in plain["model"].items():
+        assert torch.allclose(states[0]["model"][name], tensor, atol=1e-6)
 
 
 def test_progress_is_told() -> None:
@@ -217,7 +244,7 @@ def test_a_session_of_the_users_is_used_and_left_as_it_is(monkeypatch: pytest.Mo
     # As if Ray had been started by somebody else; the actors that are there are taken over, and end.
     parked, session._SESSION.parked = session._SESSION.parked, {}
     monkeypatch.setattr(session, "_SESSION", session._Session(parked=parked))
-    with closing(over_ray()) as run:
+    with closing(over_ray(workers=1)) as run:
         assert same(run.rounds(1), over_ray(executor=Sequential).rounds(1))
     assert ray.is_initialized()
     assert vars(session._SESSION) == vars(session._Session())

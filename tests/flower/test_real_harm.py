@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from accord.federation import superlink, supernode
+from accord.federation import control, superlink, supernode
 from accord.federation.folder import Folder, read_state
 from accord.federation.node_file import read_node
 from accord.federation.processes import Process, end, planned, start, waited
+from accord.federation.sites import add_site
 from accord.federation.up import bring_down
 from support import hostile_superexec
 from support.federation import equal_trees, tiny_data
@@ -46,10 +47,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Folder, Path]
         words += ["--data", f"{site}={file.parent / 'data.npz'}"]
     hostile: list[Process] = []
     try:
-        command("up", folder.path, *words)
-        state = read_state(folder)
-        assert state is not None
-        end([process for process in state.processes if process.name == "node site-2"])  # it says goodbye
+        command("up", folder.path, *words[:4])
+        add_site(folder, "site-2", {"path": words[5].partition("=")[2]}, "127.0.0.1:1")
+        control.register(folder.home, [folder.admitted / "site-2.pub"])
         hostile.append(launched(folder, harm))
         yield folder, harm
     finally:

@@ -25,6 +25,7 @@ from accord.measures.drift import cosines
 from accord.measures.ece import ece
 from accord.measures.f1 import f1, macro_f1, micro_f1
 from accord.measures.metric import Metric
+from accord.measures.perplexity import _power
 from accord.measures.predictions import ClientScores, Scores
 from accord.measures.sites import sites_of
 from accord.measures.spread import in_short, spread_record
@@ -299,3 +300,9 @@ def test_a_measure_that_others_read_can_be_imported_first() -> None:
     code = "import accord.measures.ece"
     source = str(Path(accord.measures.__file__).parents[2])
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": source})
+
+
+def test_a_loss_whose_power_is_no_number() -> None:
+    assert _power(0.0) == 1.0
+    assert math.isfinite(_power(699.9))
+    assert math.isnan(_power(700.0))

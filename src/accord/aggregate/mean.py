@@ -19,6 +19,11 @@ class Mean:
     weight: Weighting = "examples"
     needs_each: ClassVar[str] = ""
 
+    @property
+    def averages(self) -> Weighting:
+        """It reads this mean and nothing else, so a mean of parts will do."""
+        return self.weight
+
     def state(self, tree: str, value: Tree) -> Trees:
         return {}
 
@@ -37,6 +42,11 @@ class EMA:
     def needs_each(self) -> str | None:
         """As the inner rule."""
         return getattr(self.of, "needs_each", None)
+
+    @property
+    def averages(self) -> str:
+        """As the inner rule."""
+        return str(getattr(self.of, "averages", ""))
 
     def state(self, tree: str, value: Tree) -> Trees:
         """What the inner rule remembers."""

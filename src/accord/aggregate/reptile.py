@@ -25,6 +25,7 @@ class Reptile:
     decay: Decay = "none"
     rounds: int = 1
     needs_each: ClassVar[str] = ""
+    averages: ClassVar[str] = "uniform"
 
     def state(self, tree: str, value: Tree) -> Trees:
         """The count of rounds, if eps depends on it."""
@@ -61,6 +62,7 @@ class Rprop:
     low: float = 1e-7
     high: float = 0.1
     needs_each: ClassVar[str] = ""
+    averages: ClassVar[str] = "uniform"
 
     def state(self, tree: str, value: Tree) -> Trees:
         """Equal steps, no signs yet."""

@@ -87,6 +87,11 @@ class ServerOptimizer:
         """As the inner rule."""
         return getattr(self.of, "needs_each", None)
 
+    @property
+    def averages(self) -> str:
+        """Which mean the inner rule reads and nothing else, if it says so."""
+        return str(getattr(self.of, "averages", ""))
+
     def state(self, tree: str, value: Tree) -> Trees:
         """The step's moments and what the inner rule remembers."""
         moments = self.step.moments(value)

@@ -67,6 +67,23 @@ def _executor_runs_on_the_device(config: RunConfig) -> str:
     )
 
 
+@_on("partial_sums", "executor", "privacy", "compress", "attack", "evaluate")
+def _sums_are_all_that_is_read(config: RunConfig) -> str:
+    if not config.partial_sums:
+        return ""
+    said = f"partial_sums = {config.partial_sums}"
+    if config.executor != "ray":
+        return f"{said} is for executor = 'ray', not {config.executor!r}: set it to 0"
+    each = {
+        "privacy": config.privacy.name != "none",
+        "compress": config.compress.keep < 1 or config.compress.bits < 32,
+        "attack": config.attack.name != "none",
+        **{f"evaluate.{name}": bool(config.evaluate.options.get(name)) for name in ("drift", "local_on_global")},
+    }
+    asked = " and ".join(name for name, on in each.items() if on)
+    return f"{said} sends no client's own answer, which {asked} would read: set it to 0" if asked else ""
+
+
 @_on("partition.unseen", "partition.clients")
 def _someone_trains(config: RunConfig) -> str:
     unseen, clients = config.partition.unseen, config.partition.clients

@@ -25,7 +25,7 @@ else:
 # What changes where or how fast a run happens, or what is kept of it, but not what comes out of it.
 _NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoint", "federation")
 # What there was nothing to set about once: as it is by default, it asks for what was computed then.
-_LATER = ("privacy", "compress", "pace", "attack")
+_LATER = ("partial_sums", "privacy", "compress", "pace", "attack")
 _LATER_MEASURES = {"confusion": "auto", "calibration": True}
 # Where files lie; what is in them is in a run's identity.
 _DATA_NOT_HASHED = ("dir", "download", "path", "test", "schema")
@@ -77,8 +77,9 @@ def config_hash(config: RunConfig) -> str:
         if isinstance(getattr(config, item.name), Gathered):  # what is off asks for nothing, known here or not
             asked = {key: value for key, value in values[item.name].items() if value}
             values[item.name] = {key: v for key, v in asked.items() if v != _LATER_MEASURES.get(key)}
-    if not config.clients.over:
-        del values["clients"]["over"]
+    for section, key in (("clients", "over"), ("algorithm", "public")):  # nothing there asks for nothing
+        if not values[section].get(key, True):
+            del values[section][key]
     unset = to_dict(RunConfig())
     values = {key: value for key, value in values.items() if key not in _LATER or value != unset[key]}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

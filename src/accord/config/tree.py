@@ -279,6 +279,11 @@ class RunConfig:
         "how clients are run; `accord list executors`; auto: what pays most on the device",
     ] = "auto"
     workers: Annotated[int, NOT_NEGATIVE, "processes or actors of that executor; 0: one per core, or GPU"] = 0
+    partial_sums: Annotated[
+        int,
+        NOT_NEGATIVE,
+        "for executor ray: average so many clients' answers where they were trained, and send the mean; 0: send all",
+    ] = 0
     precision: Annotated[
         Literal["fp32", "tf32", "bf16"], "of matrix products; tf32 and bf16 are faster on GPUs and less exact"
     ] = "fp32"

@@ -265,6 +265,11 @@ class Method:
         return self.model.module(state["model"], state["buffers"])
 
 
+def no_public(name: str) -> Tensor:
+    """Where a method is built by hand."""
+    raise ConfigError(f"there is no public data {name!r} here: it is loaded for runs from a configuration only")
+
+
 @dataclass(frozen=True)
 class Setup:
     """What every factory is given: the model and the local settings shared by all methods of a comparison."""
@@ -281,6 +286,7 @@ class Setup:
     free_last_batch: bool = True  # the user left the last-batch policy to us
     keeps_optimizer: bool = False  # clients keep its state over rounds
     private: PerSample | None = None  # of every training task: DP-SGD
+    public: Callable[[str], Tensor] = no_public  # samples of a public data set by its name, prepared like the clients'
 
     @overload
     def local(self, *parts: Part, kind: type[L], **fields: Any) -> L: ...

@@ -27,5 +27,18 @@ def reasons_for_each(algorithm: Algorithm) -> list[str]:
     return list(dict.fromkeys(why for why in found if why))
 
 
+def averaged_trees(algorithm: Algorithm) -> dict[str, str]:
+    """The trees of which the server reads a weighted mean and nothing else, each with its weights; nothing where a part
+    or the method itself looks at the answers, or where some tree's rule is another.
+    """
+    if not isinstance(algorithm, Method) or reasons_for_each(algorithm):
+        return {}
+    own = any(getattr(type(algorithm), hook) is not getattr(Method, hook) for hook in ("start", "round", "fold"))
+    if own or any(type(part).update is not Part.update for part in algorithm.local.parts):
+        return {}
+    weights = {tree: str(getattr(rule, "averages", "")) for tree, rule in algorithm.aggregate.items()}
+    return weights if all(weights.values()) else {}
+
+
 def _unsaid(reader: object) -> str:
     return f"runs {type(reader).__name__}, which does not say that sums are enough for it"

@@ -14,6 +14,7 @@ from torch import Tensor
 from accord.core.fields import Fields
 from accord.core.keys import Key
 from accord.core.tensors import Tree, Trees, ordered
+from accord.errors import RunError
 
 State = Trees  # all the server remembers; counters and histories are tensors too
 Own = Mapping[int, Trees] | None  # what single clients are sent beside what all are
@@ -105,6 +106,34 @@ class Began(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Block:
+    """Clients whose trees of one name were averaged where they were trained, so that only the mean came here."""
+
+    clients: tuple[int, ...]
+    weight: str  # by `examples`, or `uniform`
+    mean: Tree
+
+
+class Share(dict[str, Tensor]):
+    """In the place of a client's tree of which only a block's mean came. It has a size, and no values of its own."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self.block = block
+
+    def values(self) -> Any:
+        """As many and as large as the client's own: for counting bytes."""
+        return self.block.mean.values()
+
+    def _refuse(self, *_: object) -> Any:
+        raise RunError(
+            "a client's own answer is asked for, and only means of blocks of clients are here: set partial_sums to 0"
+        )
+
+    __iter__ = __getitem__ = keys = items = get = _refuse
+
+
+@dataclass(frozen=True)
 class Replies:
     """Answers ordered by client id, never by arrival. Clients that failed are in `missing`, with the reason."""
 
@@ -143,7 +172,18 @@ class Replies:
     def mean(self, tree: str, weight: str | Tensor = "examples") -> Tree:
         """Weighted mean, one client after the other so that they are never stacked."""
         weights = self.weights(weight) if isinstance(weight, str) else weight
+        if self.results and isinstance(self.results[0].reply[tree], Share):
+            return self._mean_of_blocks(tree, weight, weights)
         return weighted_sum(self.each(tree), weights)
+
+    def _mean_of_blocks(self, tree: str, weight: str | Tensor, weights: Tensor) -> Tree:
+        """The blocks' means one after the other, each by the weight of its clients."""
+        of = dict(zip(self.ids, weights.tolist(), strict=True))
+        blocks = {share.block.clients: share.block for share in self.each(tree) if isinstance(share, Share)}
+        if any(block.weight != weight or not of.keys() >= {*block.clients} for block in blocks.values()):
+            raise RunError(f"{tree!r} was averaged in blocks of clients, and not as asked for: set partial_sums to 0")
+        shares = [sum(of[client] for client in clients) for clients in blocks]
+        return weighted_sum((block.mean for block in blocks.values()), torch.tensor(shares, dtype=torch.float64))
 
     def measured(self, name: str) -> bool:
         """Whether the clients sent such a metric (under privacy they keep their losses to themselves)."""

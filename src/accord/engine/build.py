@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from accord.config import catalog
 from accord.core.algorithm import Algorithm, Setup
@@ -33,6 +34,8 @@ from accord.sampling import SAMPLERS
 
 if TYPE_CHECKING:
     from accord.config import RunConfig
+
+PUBLIC = 10_000  # samples of a public data set that are held
 
 
 def load_data(config: RunConfig) -> Dataset:
@@ -167,7 +170,20 @@ def build_setup(config: RunConfig, facts: Facts, model: Model) -> Setup:
         clip=local.clip,
         free_last_batch=free,
         keeps_optimizer=local.optimizer_state == "kept",
+        public=partial(public_samples, config, facts),
     )
+
+
+def public_samples(config: RunConfig, facts: Facts, name: str) -> Tensor:
+    """The first training samples of another data set, for a method whose server holds public data."""
+    folder = Path(config.data.dir) if config.data.dir else None
+    other = load_dataset(name, folder, download=config.data.download, normalise=config.data.normalise).train
+    if tuple(other.x.shape[1:]) != tuple(facts.sample_shape):
+        raise ConfigError(
+            f"samples of the public data {name!r} have shape {tuple(other.x.shape[1:])}, the clients' "
+            f"{tuple(facts.sample_shape)}: choose a data set whose samples have theirs"
+        )
+    return other.take(np.arange(min(len(other), PUBLIC)))[0]
 
 
 def _optimizer(config: RunConfig) -> Optimizer:

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from accord.client import Answer, Draws, Executor, Request, Work
+from accord.client import Answer, Draws, Executor, Request, Sums, Work
 from accord.core.keys import Key
 from accord.core.tensors import Trees, num_bytes
 from accord.core.types import Exchange, Replies, Result
@@ -120,6 +120,7 @@ class LocalExchange:
         filters: Filters = NO_FILTERS,
         clock: Clock | None = None,
         cohort: tuple[int, int] = (0, 0),
+        sums: Sums | None = None,
     ) -> None:
         self.executor, self.store, self.key = executor, store, key
         self.round, self.lr = round, lr
@@ -127,6 +128,7 @@ class LocalExchange:
         self.name_of, self.filters = name_of, filters
         self.carried: dict[int, Trees] = {}  # the clients' last answers, as they would lie on the wire
         self.clock = clock or Clock(key)
+        self.sums = sums  # of the task `train`
         self.cohort = cohort  # how many make a round, and how many are asked so that enough come early
         self.bytes_down = self.bytes_up = 0
         self.missing: dict[int, str] = {}
@@ -181,7 +183,8 @@ class LocalExchange:
         """What clients answer, in any order; `begun`: the round in which their work began, and its learning rate."""
         works = [Work(client, private.get(client, {}), self.store.get(client)) for client in clients]
         round, lr = begun or (self.round, self.lr)
-        request, of = Request(task, round, lr, shared, works), {work.client: work for work in works}
+        sums = self.sums if task == "train" else None
+        request, of = Request(task, round, lr, shared, works, sums), {work.client: work for work in works}
         answers = self.executor.run(request) if works else []
         return [self._filtered(request, of[answer.client], answer) for answer in answers]
 

@@ -23,12 +23,13 @@ import torch
 from torch import nn
 
 from accord.attacks import Attack, Attacked, Hostile
-from accord.client import Executor, Site
+from accord.client import Executor, Site, Sums
 from accord.config import RunConfig, catalog, config_hash
 from accord.core.algorithm import Algorithm
 from accord.core.disclosure import disclosures
 from accord.core.keys import Key
 from accord.core.model import Model
+from accord.core.sums import averaged_trees
 from accord.core.task import Task
 from accord.core.types import Exchange, Facts, State, World
 from accord.data.federated import Dataset, FederatedData
@@ -106,7 +107,7 @@ class Federation:
         filters = filters_of(config, budget, algorithm)
         choose(config.executor, device, len(facts.members))  # says why, where it cannot be had here
         built = cls(algorithm, divided, made, config, data is not None, model is not None, filters)._looked_over()
-        _ = built.pace  # traces are read here
+        _ = built.pace, built.sums  # traces are read here, and a method that cannot do with sums is refused
         return built
 
     def _looked_over(self) -> Federation:
@@ -176,6 +177,17 @@ class Federation:
     def clock(self, state: State | None = None) -> Clock:
         """The simulated time, from the beginning or as it was kept in a state of a run."""
         return Clock(self.key, self.pace, state)
+
+    @cached_property
+    def sums(self) -> Sums | None:
+        """Which answers may come as means of blocks of clients, where that was asked for."""
+        block, trees = self.config.partial_sums, averaged_trees(self.algorithm)
+        if block and not trees:
+            raise ConfigError(
+                f"partial_sums = {block}: the server of {self.config.algorithm.name!r} reads more of the clients' "
+                "answers than one weighted mean of each tree: set partial_sums to 0"
+            )
+        return Sums(trees, block) if block else None
 
     def world(self, round: int, clock: Clock | None = None) -> World:
         """What the server knows in `round`; by the `clock`, who can be asked, and an `EmptyRound` where too few can."""
@@ -253,6 +265,7 @@ class Federation:
             filters=self.filters,
             clock=clock,
             cohort=(clients.cohort(members), clients.asked(members)),
+            sums=None if rehearsal else self.sums,
         )
 
     def first_state(self, exchange: Exchange) -> State:

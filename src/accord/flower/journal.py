@@ -25,7 +25,7 @@ from accord.wire.files import read_here, refuse_links
 from accord.wire.format import LIMITS
 from accord.wire.records import SHA256, Bounds, Field, check, parse
 
-NAME = re.compile(r"([0-9]{8})-(start|round|judge|end)-([0-9]{1,9})\.safetensors")
+NAME = re.compile(r"([0-9]{8})-(start|round|judge|end|stream)-([0-9]{1,9})\.safetensors")
 BOUNDS = Bounds(size=LIMITS.header, depth=6, entries=1 << 23)
 FIELDS = {
     "request": SHA256,
@@ -33,6 +33,7 @@ FIELDS = {
     "missing": Field(lambda value: isinstance(value, dict), "who is missing"),
     "bytes_up": WHOLE,
     "bytes_down": WHOLE,
+    "begun": Field(lambda value: isinstance(value, list), "who began"),
 }
 
 
@@ -45,6 +46,7 @@ class Taken:
     missing: Mapping[int, str]
     bytes_up: int
     bytes_down: int
+    begun: Sequence[tuple[int, str]] = ()  # in a stream: who began on which message before these answered
 
 
 class Journal:
@@ -75,6 +77,7 @@ class Journal:
             "missing": {str(client): why for client, why in taken.missing.items()},
             "bytes_up": taken.bytes_up,
             "bytes_down": taken.bytes_down,
+            "begun": [list(one) for one in taken.begun],
         }
         trees: Trees = {}
         for client, result in taken.results.items():
@@ -111,4 +114,5 @@ def _taken(record: Record, trees: Trees) -> Taken:
         reply = {name.removeprefix(start): tree for name, tree in trees.items() if name.startswith(start)}
         results[client] = Result(reply, {}, trees[f"{client} metrics"])
     missing = {int(client): str(why) for client, why in record["missing"].items()}
-    return Taken(results, memory, missing, record["bytes_up"], record["bytes_down"])
+    begun = [(int(client), str(name)) for client, name in record["begun"]]
+    return Taken(results, memory, missing, record["bytes_up"], record["bytes_down"], begun)

@@ -32,7 +32,7 @@ from accord.wire.records import parse
 Version = tuple[int, int]
 FILE = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})\.safetensors")
 RUN_FOLDER = re.compile(r"[0-9a-f]{32}")
-MOST_RUNS = 32  # whose memory a node keeps; the longest unused goes first
+MOST_RUNS = 64  # whose memory a node keeps; the longest unused goes first
 
 
 class LostError(RunError):

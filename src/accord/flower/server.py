@@ -33,8 +33,9 @@ from accord.engine.run import Outcome, carry_out
 from accord.engine.suitability import check_filters
 from accord.engine.trial import try_network
 from accord.errors import ConfigError, DataError
+from accord.flower.asking import Asking, Manner
 from accord.flower.evaluation import Scores, remote_evaluator
-from accord.flower.exchange import FlowerExchange, Manner
+from accord.flower.exchange import FlowerExchange
 from accord.flower.expected import Expected
 from accord.flower.facts import Outline, check_alike, fields_to_json, outline
 from accord.flower.journal import Journal
@@ -43,6 +44,7 @@ from accord.flower.node import SECTIONS
 from accord.flower.post import Grid, Hello, Post, pause
 from accord.flower.roster import FILE, Entry, Roster, read_roster
 from accord.flower.sessions import Invitation, Session
+from accord.flower.stream import StreamingNodes
 from accord.flower.versions import Versions
 from accord.observe import Audience, Observer
 from accord.pace.clock import Clock
@@ -215,6 +217,7 @@ class Nodes:
         self.data = federation.data
         self.came: Callable[[], None] = lambda: None
         self._session: Session | None = None
+        self._streams: dict[str, Asking] = {}
         self._round = 0
 
     @contextmanager
@@ -250,6 +253,7 @@ class Nodes:
             self._note,
             lambda: self.came(),
         )
+        self._session.clock = Clock(federation.key, kept=kept)
         if self.begins:
             self._session.gather(section.gather)
         else:
@@ -267,7 +271,7 @@ class Nodes:
 
     def exchange(self, round: int) -> RoundExchange:
         self._round = round
-        return FlowerExchange(self.session, round, self._lr(round))
+        return StreamingNodes(self.session, round, self._lr(round), streams=self._streams)
 
     def rehearsal(self) -> RoundExchange:
         """Only the numbers are sent: the clients' own models stay where they are."""
@@ -282,7 +286,9 @@ class Nodes:
         algorithm, round = self.federation.algorithm, self._round
         exchange = FlowerExchange(self.session, round, 0.0, Manner("judge", keeps=False, waits=False))
         try:
-            replies = exchange("evaluate", self.federation.world(round).clients, algorithm.judged(state))
+            busy = self.session.clock.at_work()  # who is still training is not waited for
+            free = [client for client in self.federation.world(round).clients if client not in busy]
+            replies = exchange("evaluate", free, algorithm.judged(state))
         except EmptyRound as reason:
             log.warning("round %d is not judged: %s", round + 1, reason)
             return {}
@@ -292,8 +298,8 @@ class Nodes:
         return self.federation.world(round)
 
     def under_way(self) -> Trees:
-        """Messages that nobody has answered are sent again."""
-        return {}
+        """Who is at work on what, where a method lets clients answer whenever they are done."""
+        return self.session.clock.trees()
 
     def memory_of(self, client: int) -> Trees:
         """It is with the client."""

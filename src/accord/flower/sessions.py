@@ -22,6 +22,7 @@ from accord.flower.post import Arrived, Hello, Post, pause
 from accord.flower.protocol import JOIN, PROTOCOL, Letter, read_header
 from accord.flower.roster import Roster
 from accord.flower.versions import Versions
+from accord.pace.clock import Clock
 
 log = logging.getLogger("accord.flower")
 
@@ -73,6 +74,7 @@ class Session:
     note: Callable[[str], None] = lambda text: None
     came: Callable[[], None] = lambda: None  # a site that was named has come late
     now: Callable[[], float] = time.monotonic
+    clock: Clock = field(default_factory=lambda: Clock(Key(0)))  # who is at work on what; its time stands still
     joined: set[str] = field(default_factory=set)
     objections: dict[str, str] = field(default_factory=dict)  # why a site does not take part
     _asked: dict[str, tuple[str, int]] = field(default_factory=dict)  # an invitation's ticket -> site, node

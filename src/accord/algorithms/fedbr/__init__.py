@@ -17,7 +17,8 @@ without projector and max step; lam = 0 is component 2 alone; both 0 is FedAvg w
 Pseudo-data, as many as a batch:
   RSM      each the mean of 10 samples, drawn with replacement, of a client drawn uniformly; q = 1 / C.
            `balanced` draws a class the client holds first, then a sample of it.
-  proxy    the same means of a public set, passed from Python as `proxy`; clients contribute nothing.
+  proxy    the same means of a public set, named by `public` or passed from Python as `proxy`; clients contribute
+           nothing.
   Mixture  in every step `mixed` = K random samples of the batch are mixed into each, of either kind:
            (x_p + sum x_k) / (K + 1) with q = (1 / C + sum y_k) / (K + 1).
 They are made before the first round, by all clients, and with `every_round` again in every later round, by
@@ -111,6 +112,7 @@ def fedbr(
     means: Annotated[int, fl.AtLeast(2), "samples averaged in one pseudo-sample"] = 10,
     size: Annotated[int, fl.AtLeast(0), "pseudo-samples; 0: as many as local.batch_size"] = 0,
     balanced: Annotated[bool, "draw classes evenly when samples are averaged"] = False,
+    public: Annotated[str, "a data set to average samples of instead of the clients' (it fills `proxy`)"] = "",
     extra: Annotated[tuple[str, ...], "further parts, such as mixup, fedcm, feddecorr, fedntd"] = (),
     fedcm_steps: Annotated[Literal["min", "both"], "which steps fedcm acts on, if it is in extra"] = "min",
 ) -> fl.Method:
@@ -131,6 +133,10 @@ def fedbr(
     steps = (projects and max_step, setup.optimizer, setup.clip, follows)
     part = BiasReduction(lam, mu, tau, size, mixed, projects, *steps)
     trees = ("model", "buffers", "projector") if part.maximises else ("model", "buffers")
+    if public:
+        if proxy is not None:
+            raise fl.ConfigError("fedbr is given samples as `proxy` and a data set as algorithm.public: choose one")
+        proxy = setup.public(public)
     source = PseudoData(size, means, balanced, None if proxy is None else as_proxy(proxy, setup.model))
     local, rules = setup.local(fl.SampleLoss(), *others, part), dict.fromkeys(trees, fl.Mean("uniform"))
     fields = {"extra_tasks": source.tasks(), "pseudo": source, "every_round": every_round}

@@ -44,6 +44,14 @@ class Pile:
             self._pieces.append(longest[:taken])
             longest, left = longest[taken:], left - held
 
+    @classmethod
+    def of_blocks(cls, blocks: Sequence[list[Work]], sizes: np.ndarray[Any, np.dtype[np.int64]]) -> Pile:
+        """Pieces that are given, the longest first."""
+        pile = cls((), sizes, 1, False)
+        lengths = [sum(int(sizes[work.client]) for work in block) for block in blocks]
+        pile._pieces.extend(blocks[place] for place in sorted(range(len(blocks)), key=lambda place: -lengths[place]))
+        return pile
+
     def __len__(self) -> int:
         return len(self._pieces)
 

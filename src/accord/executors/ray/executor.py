@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 
 from accord.client import Answer, Request, Site
 from accord.core.task import Task
+from accord.core.types import Block, Share
 from accord.errors import RunError
 from accord.executors import bundle
 from accord.executors.allocator import keep_freed_memory
@@ -18,7 +19,8 @@ from accord.executors.ray import session
 from accord.executors.ray.crew import AHEAD, Crew
 from accord.executors.ray.dealing import Deal, Pile
 from accord.executors.ray.parcel import packed, taken_out
-from accord.executors.ray.trainer import Outcome
+from accord.executors.ray.partial import block_means, is_whole, with_shares
+from accord.executors.ray.trainer import Delivery
 from accord.executors.registry import EXECUTORS, NEVER, Choice, Done, nobody
 from accord.executors.sequential import one_thread
 from accord.wire.codec import room
@@ -66,12 +68,19 @@ class OnRay(Choice):
 
         crew = self._manned(request)
         shared, header = ray.put(packed(request.shared)), replace(request, shared={}, works=())
-        deal = Deal(Pile(request.works, self.site.data.sizes, len(crew.members), self.site.device.type == "cuda"))
+        sizes, sums = self.site.data.sizes, request.sums
+        blocks = sums.blocks(request.works) if sums is not None else []
+        if blocks:
+            deal = Deal(Pile.of_blocks(blocks, sizes))
+        else:
+            deal = Deal(Pile(request.works, sizes, len(crew.members), self.site.device.type == "cuda"))
         while len(deal.answers) < len(request.works):
             while deal.pile and (member := crew.free(len(deal.pile))) is not None:
                 works = deal.pile.next()
                 parcels = [(bundle.header_of(work), packed(bundle.given(work))) for work in works]
-                deal.note(member, member.actor.run.remote(header, shared, parcels), works)
+                # A client that is tried by itself sends all it has: its block's means are then made here.
+                asked = header if any(works is block for block in blocks) else replace(header, sums=None)
+                deal.note(member, member.actor.run.remote(asked, shared, parcels), works)
             waited_for = crew.waited_for()
             arrived, others = ray.wait(list(waited_for), timeout=PATIENCE)
             if others:
@@ -93,8 +102,13 @@ class OnRay(Choice):
                     if reference == member.ready:
                         crew.greet(member, found)
                         continue
-                    deal.settled(member, reference, self._answers(*found))
+                    deal.settled(member, reference, self._answers(request, found))
                 self.done(len(deal.answers), len(request.works))
+        for block in blocks:
+            answers = [deal.answers[work.client] for work in block]
+            if sums is not None and any(map(is_whole, answers)):
+                shared_out = with_shares(answers, block_means(answers, sums, sizes))
+                deal.answers |= {answer.client: answer for answer in shared_out}
         return list(deal.answers.values())
 
     def close(self) -> None:
@@ -147,13 +161,18 @@ class OnRay(Choice):
             f"{'device to cpu' if self._kind() == 'GPU' else 'another executor'}"
         )
 
-    def _answers(self, outcomes: Sequence[Outcome], warned: Sequence[str]) -> list[Answer]:
+    def _answers(self, request: Request, found: Delivery) -> list[Answer]:
         """The answers with tensors of their own; what an actor warned of is said here, once."""
-        for text in warned:
+        for text in found.warned:
             if text not in self._warned:
                 self._warned.add(text)
                 warnings.warn(text, RuntimeWarning, stacklevel=3)
-        return [
-            replace(answer, result=bundle.result_of(taken_out(parcel, self.site.device))) if parcel else answer
-            for answer, parcel in outcomes
+        device = self.site.device
+        answers = [
+            replace(answer, result=bundle.result_of(taken_out(parcel, device))) if parcel is not None else answer
+            for answer, parcel in found.outcomes
         ]
+        if found.means is None or request.sums is None:
+            return answers
+        weights, means = request.sums.trees, taken_out(found.means, device)
+        return with_shares(answers, {tree: Share(Block(found.clients, weights[tree], means[tree])) for tree in means})

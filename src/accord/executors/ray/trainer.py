@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from accord._version import __version__
@@ -18,9 +19,20 @@ from accord.executors import bundle
 from accord.executors.allocator import keep_freed_memory
 from accord.executors.gpu.batched import Batched
 from accord.executors.ray.parcel import Parcel, on, packed, unpacked
+from accord.executors.ray.partial import block_means, without
 from accord.executors.sequential import Sequential
 
 Outcome = tuple[Answer, Parcel | None]  # the answer without its tensors, and those
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What comes back of a piece of work."""
+
+    outcomes: list[Outcome]
+    warned: list[str]
+    clients: tuple[int, ...] = ()  # whose means follow
+    means: Parcel | None = None
 
 
 @dataclass(frozen=True)
@@ -65,21 +77,19 @@ class Trainer:
     def __init__(self) -> None:
         keep_freed_memory()
         self.executor: Executor | None = None
-        self.device = torch.device("cpu")
+        self.device, self.sizes = torch.device("cpu"), np.zeros(0, np.int64)
 
     def settle(self, site: Site, tasks: Mapping[str, Task], numerics: Numerics) -> Surroundings:
         """From now on these clients; answered as soon as it can work."""
         if self.executor is not None:
             self.executor.close()
         numerics.set()
-        self.device = site.device
+        self.device, self.sizes = site.device, site.data.sizes
         self.executor = Batched(site, tasks) if site.device.type == "cuda" else Sequential(site, tasks)
         return Surroundings.here()
 
-    def run(
-        self, header: Request, shared: Parcel, works: Sequence[tuple[Work, Parcel]]
-    ) -> tuple[list[Outcome], list[str]]:
-        """A few clients of a request; and what there was to warn of."""
+    def run(self, header: Request, shared: Parcel, works: Sequence[tuple[Work, Parcel]]) -> Delivery:
+        """A few clients of a request, a block of them where their means will do; and what there was to warn of."""
         assert self.executor is not None  # it settled first
         request = replace(
             header,
@@ -90,7 +100,12 @@ class Trainer:
             warnings.simplefilter("always", RuntimeWarning)
             answers = self.executor.run(request)
         said = [str(warning.message) for warning in raised if issubclass(warning.category, RuntimeWarning)]
-        return [_apart(answer) for answer in answers], said
+        shares = block_means(answers, header.sums, self.sizes) if header.sums is not None else {}
+        if not shares:
+            return Delivery([_apart(answer) for answer in answers], said)
+        (clients,) = {share.block.clients for share in shares.values()}
+        means = packed({tree: share.block.mean for tree, share in shares.items()})
+        return Delivery([_apart(answer) for answer in without(answers, shares)], said, clients, means)
 
 
 def _apart(answer: Answer) -> Outcome:
