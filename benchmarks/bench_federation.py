@@ -114,7 +114,7 @@ def measured(config: RunConfig, data: Any, place: Path) -> dict[str, Any]:
     folder = Folder(place / "federation")
     make_server(folder)
     port = superlink.free_port()
-    for site, said in deal(folder, data).items():
+    for site, said in deal(folder, data, "bench").items():
         add_site(folder, site, said, f"127.0.0.1:{port}")
     nodes: list[Process] = []
     try:

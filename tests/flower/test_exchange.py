@@ -116,6 +116,7 @@ def test_an_answer_flower_cannot_put_together_is_dropped_alone(tmp_path: Path) -
 
 
 def test_pieces_of_an_answer_are_counted_while_they_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
     from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
     from flwr.superlink.grid import http_grid
 
@@ -134,6 +135,13 @@ def test_pieces_of_an_answer_are_counted_while_they_arrive(monkeypatch: pytest.M
     with pytest.raises(ObjectPullError, match=LARGER):
         http_grid.pull_objects([str(n) for n in range(500)], piece)
     assert len(asked) < 50, "the rest is never asked for"
+    bomb = Array("uint8", (4 * BESIDE,), "safetensors", bytes(4 * BESIDE))  # equal pieces travel once
+    pieces = {name: one.deflate() for name, one in get_all_nested_objects(bomb).items()}
+    assert sum(map(len, pieces.values())) < BESIDE
+    with pytest.raises(ObjectPullError, match=LARGER):
+        http_grid.pull_objects(list(pieces), pieces.__getitem__)
+    bound_pulls(4 * BESIDE)
+    assert http_grid.pull_objects(list(pieces), pieces.__getitem__) == pieces
 
 
 def nan(node: int, asked: Message, said: Message) -> Message:

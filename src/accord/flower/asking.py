@@ -133,7 +133,7 @@ class Asking:
                 reminded = session.now()
                 log.info("round %d, task %s: waiting for %s", self.exchange.label, self.task, self._names())
             if self.pending:
-                pause()
+                pause(waited)
         enough = len(self.results) >= self.enough
         for client in self.pending:
             self.missing[client] = "others were faster" if enough else "did not answer in time"

@@ -1,14 +1,18 @@
 """No answer is taken into memory that is larger than allowed: its pieces are counted while they arrive.
 
 Flower fetches an answer whole before an app sees it. A node that sends gigabytes would fill the server's memory first
-and be dropped then. So the fetching is stopped where the pieces come to more than an answer may have.
+and be dropped then. So the fetching is stopped where the pieces come to more than an answer may have; and as Flower
+sends equal pieces once, it is also counted what they come to when they are put together.
 """
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from flwr.app import Array
 
 from accord.errors import ConfigError
 
@@ -37,6 +41,26 @@ def bound_pulls(largest: int) -> None:
                 raise ObjectPullError(object_id, f"{LARGER}: {largest}")
             return data
 
-        return pull_objects(object_ids, pull, **more)
+        found: dict[str, bytes] = pull_objects(object_ids, pull, **more)
+        if unfolded(found) > largest + BESIDE:
+            raise ObjectPullError(object_ids[0], f"{LARGER}: {largest}")
+        return found
 
     http_grid.pull_objects = counted
+
+
+def unfolded(found: Mapping[str, bytes]) -> int:
+    """Bytes of all arrays once their pieces are put together; what is no array, or broken, is left to Flower."""
+    from flwr.supercore.inflatable import inflatable_object as inside
+
+    total = 0
+    for content in found.values():
+        try:
+            if inside.get_object_type_from_object_content(content) != "Array":
+                continue
+            pieces = inside.get_object_children_ids_from_object_content(content)
+            places = json.loads(inside.get_object_body(content, Array))["arraychunk_ids"]
+            total += sum(len(found[pieces[place]]) for place in places)
+        except (ValueError, KeyError, IndexError, TypeError):
+            continue
+    return total
