@@ -171,7 +171,7 @@ def federate_nodes(config: RunConfig, roster: Roster) -> RealFederation:
     try_network(model, data)
     everybody = replace(facts, sizes=np.maximum(facts.sizes, 1))  # cohorts are a share of all, also of those to come
     setup = build_setup(config, everybody, model)
-    budget = budget_of(config, facts, setup)
+    budget = budget_of(config, facts, setup, steady=False)  # nodes come and go
     algorithm = build_algorithm(config, privately(setup, budget))
     check_defined(config.algorithm.name, algorithm, facts)
     if algorithm.pools_data:
