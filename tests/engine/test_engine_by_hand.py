@@ -228,6 +228,7 @@ def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
         train_data=SimpleNamespace(name_of=str),
         facts=SimpleNamespace(members=[0, 1, 2]),
         filters=(),
+        sums=None,
     )
     store: Any = object()
     real = Federation.exchange(federation, store, store, 3)

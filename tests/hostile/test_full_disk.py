@@ -41,7 +41,7 @@ def one_sentence(said: str) -> bool:
 @pytest.mark.parametrize(
     ("what", "changes", "largest_file"),
     [
-        ("metrics.jsonl", {"rounds": 140, "evaluate.every": 140, "checkpoint.every": 140, "clients.count": 2}, 11000),
+        ("metrics.jsonl", {"rounds": 240, "evaluate.every": 240, "checkpoint.every": 240, "clients.count": 2}, 17000),
         ("server.safetensors", {}, 20000),
     ],
 )
