@@ -17,7 +17,7 @@ from accord.flower.roster import read_roster
 from accord.flower.server import federate_nodes, invitation, serve
 from accord.wire.codec import decode, encode
 from support.federation import tiny_data
-from support.flower import fake_federation, header_of, small_config, write_site
+from support.flower import enclosed, fake_federation, header_of, small_config, write_site
 
 DATA = tiny_data((6, 9))
 
@@ -56,7 +56,7 @@ def replies(grid: Any) -> list[tuple[Any, Any]]:
     def noting(message: Any) -> Any:
         said = answer(message)
         if message.metadata.message_type == "train.task" and header_of(message)["task"] == "train":
-            down, up = (decode(m.content[n]["trees"].data) for m, n in ((message, "shared"), (said, "reply")))
+            down, up = (decode(enclosed(m, n)) for m, n in ((message, "shared"), (said, "reply")))
             found.append((down["model"], up["model"]))
         return said
 
@@ -87,7 +87,7 @@ def test_noise_is_added_and_the_same_when_asked_again(tmp_path: Path) -> None:
         assert moved(pair) == pytest.approx(count**0.5, rel=0.2), "a standard deviation of 1 in every number"
     assert path.exists()
     task = next(m for node, m in grid.sent if node == 100 and m.metadata.message_type == "train.task")
-    first, second = (grid.nodes[100].answer(task).content["reply"]["trees"].data for _ in range(2))
+    first, second = (enclosed(grid.nodes[100].answer(task), "reply") for _ in range(2))
     assert first == second
 
 

@@ -14,7 +14,7 @@ from accord.engine.run import run
 from accord.flower.server import serve
 from accord.wire.codec import decode, encode
 from support.federation import equal_trees, tiny_data
-from support.flower import FakeGrid, fake_federation, header_of, newest, small_config, with_reply
+from support.flower import FakeGrid, enclosed, fake_federation, header_of, newest, small_config, with_reply
 
 DATA = replace(tiny_data((6, 9)), names=("site-0", "site-1"))
 FILTERS: dict[str, dict[str, Any]] = {
@@ -44,7 +44,7 @@ def test_filters_give_the_bits_of_a_simulation(name: str, tmp_path: Path) -> Non
 def test_what_cannot_be_unpacked_is_dropped(tmp_path: Path) -> None:
     def meddle(node: int, asked: Message, said: Message) -> Message:
         if node == 100 and asked.metadata.message_type == "train.task" and header_of(asked)["task"] == "train":
-            trees = decode(said.content["reply"]["trees"].data)
+            trees = decode(enclosed(said, "reply"))
             tree = next(name for name in trees if trees[name])
             wrong = {leaf: torch.randint(0, 100, (3,)).to(t.dtype) for leaf, t in trees[tree].items()}
             return with_reply(said, encode({**trees, tree: wrong}))
@@ -65,7 +65,7 @@ def test_noise_against_the_server_is_drawn_from_the_nodes_own_secret(name: str, 
     second, _ = served(tmp_path, more, "second")
     assert not equal_trees(newest(first.folder).state, newest(second.folder).state)
     task = next(m for node, m in grid.sent if node == 100 and m.metadata.message_type == "train.task")
-    one, two = (grid.nodes[100].answer(task).content["reply"]["trees"].data for _ in range(2))
+    one, two = (enclosed(grid.nodes[100].answer(task), "reply") for _ in range(2))
     assert one == two
 
 

@@ -17,7 +17,7 @@ from accord.flower.protocol import TASK
 from accord.flower.server import serve
 from accord.wire.codec import decode, encode
 from support.federation import equal_trees, tiny_data
-from support.flower import FakeGrid, fake_federation, header_of, newest, small_config, with_reply
+from support.flower import FakeGrid, enclosed, fake_federation, header_of, newest, small_config, with_reply
 
 SIZES = (6, 9)  # two clients are enough where nobody is left out
 Meddle = Callable[[int, Message, Message], Message | None]
@@ -145,25 +145,25 @@ def test_pieces_of_an_answer_are_counted_while_they_arrive(monkeypatch: pytest.M
 
 
 def nan(node: int, asked: Message, said: Message) -> Message:
-    trees = decode(said.content["reply"]["trees"].data)
+    trees = decode(enclosed(said, "reply"))
     next(iter(trees["model"].values())).view(-1)[0] = float("nan")
     return with_reply(said, encode(trees))
 
 
 def other_shape(node: int, asked: Message, said: Message) -> Message:
-    trees = decode(said.content["reply"]["trees"].data)
+    trees = decode(enclosed(said, "reply"))
     name = next(iter(trees["model"]))
     trees["model"][name] = torch.zeros(7, 7)
     return with_reply(said, encode(trees))
 
 
 def other_names(node: int, asked: Message, said: Message) -> Message:
-    trees = decode(said.content["reply"]["trees"].data)
+    trees = decode(enclosed(said, "reply"))
     return with_reply(said, encode({**trees, "more": {"x": torch.zeros(3)}}))
 
 
 def other_numbers(node: int, asked: Message, said: Message) -> Message:
-    trees = decode(said.content["reply"]["trees"].data)
+    trees = decode(enclosed(said, "reply"))
     return with_reply(said, encode({t: {n: v.double() for n, v in tree.items()} for t, tree in trees.items()}))
 
 
@@ -172,7 +172,7 @@ def huge(node: int, asked: Message, said: Message) -> Message:
 
 
 def damaged(node: int, asked: Message, said: Message) -> Message:
-    data = bytearray(said.content["reply"]["trees"].data)
+    data = bytearray(enclosed(said, "reply"))
     data[-1] ^= 1
     return with_reply(said, bytes(data))
 

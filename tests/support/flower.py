@@ -125,6 +125,11 @@ def header_of(message: Message) -> dict[str, Any]:
     return dict(json.loads(str(message.content["accord"]["header"])))
 
 
+def enclosed(message: Message, name: str) -> bytes:
+    """The bytes of an enclosure."""
+    return bytes(message.content[name]["trees"])  # type: ignore[arg-type]
+
+
 def newest(folder: Path) -> Snapshot:
     """The newest checkpoint of a run, wherever its clients' memory lies."""
     found, _ = Checkpoints(folder / "checkpoint", config_hash(read_config(folder)), 2).newest(Versions())

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 
-SOONEST = 0.1  # seconds between two looks
+SOONEST = 0.2  # seconds between two looks at the SuperLink, and
+HERE = 0.1  # for an answer of our own client app
 GROWTH = 1.2  # of the time between two looks, as long as there is nothing
 FOR_AN_ANSWER = 1.0  # Flower's naps below this are those until the client app has answered
 
@@ -24,7 +25,7 @@ class Naps:
         """Shorter than Flower wanted, and longer each time, until there was work."""
         if seconds < FOR_AN_ANSWER:
             self.next = SOONEST
-            time.sleep(min(seconds, SOONEST))
+            time.sleep(min(seconds, HERE))
         else:
             time.sleep(min(seconds, self.next))
             self.next = min(seconds, self.next * GROWTH)

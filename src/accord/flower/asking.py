@@ -133,7 +133,8 @@ class Asking:
                 reminded = session.now()
                 log.info("round %d, task %s: waiting for %s", self.exchange.label, self.task, self._names())
             if self.pending:
-                pause(waited)
+                pause(waited, session.usual.get(self.task, 0.0))
+        session.usual[self.task] = session.now() - began
         enough = len(self.results) >= self.enough
         for client in self.pending:
             self.missing[client] = "others were faster" if enough else "did not answer in time"

@@ -12,21 +12,27 @@ from accord.flower.protocol import HELLO, JOIN, TASK, Letter
 
 TYPES = {HELLO: "query.hello", JOIN: "query.join", TASK: "train.task"}
 HEADER, TREES, FORM = "accord", "trees", "safetensors"
+WHOLE = 1 << 25  # bytes up to which an enclosure travels as one piece: every piece is a call at four places
+Piece = ConfigRecord | ArrayRecord
 
 
 class Enclosures:
     """Bytes as Flower's records, made once however many messages hold them: Flower finds them equal by their sum."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[bytes, ArrayRecord]] = {}
+        self._made: dict[int, tuple[bytes, Piece]] = {}
 
-    def record(self, data: bytes) -> ArrayRecord:
-        """The record of these bytes."""
+    def record(self, data: bytes) -> Piece:
+        """The record of these bytes; of many it is an array, which Flower cuts into pieces."""
         known = self._made.get(id(data))
         if known is None:
-            known = data, ArrayRecord({TREES: Array("uint8", (len(data),), FORM, data)})
-            self._made[id(data)] = known
+            made = ConfigRecord({TREES: data}) if len(data) <= WHOLE else _array(data)
+            known = self._made[id(data)] = data, made
         return known[1]
+
+
+def _array(data: bytes) -> ArrayRecord:
+    return ArrayRecord({TREES: Array("uint8", (len(data),), FORM, data)})
 
 
 def content_of(letter: Letter, shared: Enclosures | None = None) -> RecordDict:
@@ -51,9 +57,11 @@ def opened(content: RecordDict, names: Mapping[str, int], what: str) -> tuple[st
 
 
 def _bytes(record: Any, most: int, what: str) -> bytes:
-    if not isinstance(record, ArrayRecord) or list(record) != [TREES] or record[TREES].stype != FORM:
+    if not isinstance(record, ConfigRecord | ArrayRecord) or list(record) != [TREES]:
         raise DataError(f"{what} is no enclosure of {FORM} bytes")
-    data: bytes = record[TREES].data
+    data = record[TREES].data if isinstance(record, ArrayRecord) else record[TREES]
+    if not isinstance(data, bytes) or (isinstance(record, ArrayRecord) and record[TREES].stype != FORM):
+        raise DataError(f"{what} is no enclosure of {FORM} bytes")
     if len(data) > most:
         raise DataError(f"{what} has {len(data)} bytes, more than the {most} allowed")
     return data

@@ -198,6 +198,9 @@ def _check_connection(error: Exception) -> None:
         raise error
 
 
-def pause(waited: float = 0.0) -> None:
-    """Between two looks: a tenth of the time waited so far, as a look costs the SuperLink thirty milliseconds."""
-    time.sleep(min(LOOK, max(POLL, waited / 10)))
+def pause(waited: float = 0.0, usual: float = 0.0) -> None:
+    """Between two looks, each of which costs the SuperLink milliseconds: a tenth of the time waited so far.
+
+    Before half of the `usual` time has passed nobody is expected.
+    """
+    time.sleep(min(LOOK, max(POLL, waited / 10, usual / 2 - waited)))

@@ -75,6 +75,7 @@ class Session:
     came: Callable[[], None] = lambda: None  # a site that was named has come late
     now: Callable[[], float] = time.monotonic
     clock: Clock = field(default_factory=lambda: Clock(Key(0)))  # who is at work on what; its time stands still
+    usual: dict[str, float] = field(default_factory=dict)  # seconds the last exchange took, by task
     joined: set[str] = field(default_factory=set)
     objections: dict[str, str] = field(default_factory=dict)  # why a site does not take part
     _asked: dict[str, tuple[str, int]] = field(default_factory=dict)  # an invitation's ticket -> site, node
