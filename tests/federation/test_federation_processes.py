@@ -205,9 +205,9 @@ def test_naps_grow_with_the_time_that_was_waited(monkeypatch: pytest.MonkeyPatch
     naps = Naps()
     for _ in range(40):
         naps.sleep(3)
-    assert slept[0] == 0.1
+    assert slept[0] == 0.2
     assert slept[-1] == 3, "no more often than Flower itself, in the end"
-    assert all(nap <= 0.1 + 0.21 * sum(slept[:place]) for place, nap in enumerate(slept))
+    assert all(nap <= 0.2 + 0.21 * sum(slept[:place]) for place, nap in enumerate(slept))
     naps.sleep(0.5)  # the client app is at work
     naps.sleep(3)
-    assert slept[-2:] == [0.1, 0.1]
+    assert slept[-2:] == [0.1, 0.2]
