@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,13 +12,18 @@ import torch
 
 from accord.algorithms.compose import compose
 from accord.algorithms.fedavg import fedavg
+from accord.algorithms.fedbr import fedbr
 from accord.algorithms.fedcm import fedcm
 from accord.algorithms.feddecorr import Decorrelation, feddecorr
 from accord.algorithms.fedntd import NotTrueDistillation, fedntd
 from accord.algorithms.fedprox import fedprox
+from accord.algorithms.fedrane import fedrane
+from accord.algorithms.fedufo import fedufo
 from accord.algorithms.mixup import mixup
+from accord.algorithms.server_optimizers import fedavgm
 from accord.config import load_config
 from accord.core.optim import Adam
+from accord.core.plan import Plan
 from accord.core.task import Part
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
@@ -50,6 +55,48 @@ def test_one_part_is_its_method_bit_for_bit(
 ) -> None:
     ours = tiny(compose, {"parts": parts, "weight": weight}).rounds(3)
     assert equal_trees(ours.state, tiny(factory, options).rounds(3).state)
+
+
+@pytest.mark.parametrize(
+    ("settings", "factory", "options"),
+    [
+        ({"cgl": 3.0}, fedufo, {"terms": "cgl", "stage_one_rounds": 0, "cgl_weight": 3.0, "dynamic": False}),
+        ({"pseudo": 0.5, "weight": "uniform"}, fedbr, {"lam": 0.5, "mu": 0.0, "every_round": False}),
+        ({"server_momentum": 0.7}, fedavgm, {"beta": 0.7}),
+        ({"bargain": True}, fedrane, {"lra": False}),
+        ({"orthonormal": True}, fedrane, {"lra": False, "gne": False, "frozen_head": True}),
+        ({"orthonormal": True, "bargain": True}, fedrane, {"lra": False, "frozen_head": True}),
+    ],
+)
+def test_one_part_of_a_papers_method_is_that_method_without_the_others(
+    settings: dict[str, Any], factory: Any, options: dict[str, Any]
+) -> None:
+    ours = tiny(compose, settings).rounds(3)
+    theirs = tiny(factory, options).rounds(3)
+    assert equal_trees(ours.state, theirs.state)
+    base = tiny(fedavg).rounds(3).state["model"]
+    body = [name for name in base if not name.startswith("head")]
+    assert any(not torch.equal(ours.state["model"][name], base[name]) for name in body)
+
+
+def test_momentum_moves_along_what_was_bargained() -> None:
+    one, beta = {"bargain": True, "cgl": 1.0, "pseudo": 0.5}, 0.5
+    plain, ours = tiny(compose, one), tiny(compose, {**one, "server_momentum": beta})
+    first = {name: t.clone() for name, t in ours.state["model"].items()}
+    plain.rounds(1), ours.rounds(1)
+    after = {name: t.clone() for name, t in ours.state["model"].items()}
+    assert all(torch.allclose(after[name], t, atol=1e-6) for name, t in plain.state["model"].items())  # no velocity yet
+    plain.rounds(1), ours.rounds(1)
+    for name, start in first.items():  # the second step has half of the first one in it
+        expected = plain.state["model"][name] + beta * (after[name] - start)
+        assert torch.allclose(ours.state["model"][name], expected, atol=1e-6)
+
+
+def test_what_cannot_be_put_together_is_refused() -> None:
+    with pytest.raises(ConfigError, match="as many pseudo-samples as a batch"):
+        tiny(compose, {"pseudo": 1.0}, plan=Plan(batch_size=0))
+    with pytest.raises(ConfigError, match="nobody to bargain with"):
+        compose(replace(tiny_setup(tiny_data(), tiny_model()), num_clients=1), bargain=True)
 
 
 def test_all_parts_together_train_and_agree_across_executors() -> None:

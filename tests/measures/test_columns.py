@@ -60,6 +60,10 @@ COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
     "unseen": {},
     "feature_map": {},
     "local_view": {},
+    "retrieval": {
+        "retrieval": ("retrieval mAP %", ("retrieval", "map"), percent, "higher", True),
+        "cmc1": ("rank-1 %", ("retrieval", "cmc1"), percent, "higher", True),
+    },
     "calibration": {},
     "confusion": {},
     "training": {"training_accuracy": ("training %", ("training_accuracy",), percent, "higher", False)},
@@ -118,6 +122,7 @@ HABITS: dict[str, tuple[Any, ...]] = {
     "feature_map": (0, False, False, set()),
     "local_view": (0, False, False, set()),
     "training": (False, False, False, set()),
+    "retrieval": (False, False, False, {"features"}),
     "validation": (None, False, False, set()),
 }
 

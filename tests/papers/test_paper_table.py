@@ -11,9 +11,10 @@ import pytest
 from accord.errors import ConfigError, DataError
 from accord.papers import words
 from accord.papers.numbers import Number
+from accord.papers.printed import NOTHING
 from accord.papers.readings import filled
 from accord.papers.records import Records
-from accord.papers.table import order
+from accord.papers.table import Table, order
 from papers.conftest import Write, table, tiny
 
 
@@ -209,3 +210,31 @@ def test_numbers_of_a_record() -> None:
         Number("luck")
     with pytest.raises(ConfigError, match="over"):
         Number("accuracy", "first 3")
+
+
+def test_leads_over_a_baseline_by_hand(tmp_path: Path, write: Write) -> None:
+    one = tiny(40)
+    other = replace(one.places[0], name="noisy", change={"local": {"lr": 0.5}})
+    columns = [one.columns[0], replace(one.columns[0], key="noisy", place=other)]
+    rows = [replace(row, printed=dict.fromkeys(("last", "noisy"), NOTHING)) for row in one.rows]
+    both = replace(one, columns=columns, rows=rows, own="fedavg")
+
+    def in_both(row: str, plain: list[float], noisy: list[float] | None) -> None:
+        path = write(row, plain)
+        if noisy is not None:
+            fields = json.loads(path.read_text())
+            fields["config"]["local"] = {**fields["config"]["local"], "lr": 0.5}
+            fields["evaluations"] = [{"round": 10 * n + 10, "accuracy": a} for n, a in enumerate(noisy)]
+            path.with_name(f"{row}-noisy.json").write_text(json.dumps(fields))
+
+    in_both("fedavg", [0.1, 0.5, 0.5, 0.5], [0.1, 0.4, 0.4, 0.4])
+    in_both("scaffold", [0.1, 0.6, 0.6, 0.6], [0.1, 0.35, 0.35, 0.35])  # +10 and -5
+    in_both("fedprox", [0.1, 0.55], None)  # at round 20: the means of 10 and 20, 0.325 against 0.3
+    text = words.leads(Table.of(both, Records.of([tmp_path / "results"]), (0,)))
+    assert text.splitlines() == [
+        "| method | mean lead over FEDAVG | ahead in | least lead |",
+        "| --- | --- | --- | --- |",
+        "| SCAFFOLD | +2.50 | 1 of 2 | −5.00 |",
+        "| FEDPROX | +2.50 | 1 of 2, none in 1 | +2.50 |",
+    ]
+    assert words.leads(Table.of(one, Records.of([tmp_path / "results"]), (0,))) == "", "a paper's own method is its own"

@@ -177,3 +177,13 @@ def test_a_run_that_breaks_is_named_with_its_last_words(tmp_path: Path) -> None:
     desk.work([one], time.monotonic() + 60)
     assert len(ended) == 1
     assert "exists already" in ended[0][1]
+
+
+def test_columns_choose_settings() -> None:
+    cross = shelf.experiment("cross")
+    labels = [one.label for one in wanted(cross, (0,), "full", ["fedavg", "own"], columns=["mmd", "rane"])]
+    assert labels == [f"{row} in {place}, seed 0" for row in ("fedavg", "own") for place in ("mmd", "rane")]
+    with pytest.raises(ConfigError, match=r"cross has no column 'mdm'\. Did you mean 'mmd'"):
+        wanted(cross, (0,), "full", columns=["mdm"])
+    small = wanted(cross, (0,), "smoke", ["fedavg"], columns=["rane"])
+    assert [one.place.name for one in small] == ["rane"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Check = Callable[["RunConfig"], str]  # what is wrong, or nothing
 CHECKS: list[tuple[tuple[str, ...], Check]] = []
 
+_OF_EACH_ANSWER = ("drift", "local_on_global", "local_view")  # measures that read every client's own answer
 FOLDER_NAME = re.compile(r"[\w+=,@-][\w.+=,@-]*")
 LONGEST_NAME = 200  # bytes; file systems take 255, and temporary files need some of them
 
@@ -78,7 +79,10 @@ def _sums_are_all_that_is_read(config: RunConfig) -> str:
         "privacy": config.privacy.name != "none",
         "compress": config.compress.keep < 1 or config.compress.bits < 32,
         "attack": config.attack.name != "none",
-        **{f"evaluate.{name}": bool(config.evaluate.options.get(name)) for name in ("drift", "local_on_global")},
+        **{
+            f"evaluate.{name}": bool(config.evaluate.options.get(name))
+            for name in ("drift", "local_on_global", "local_view")
+        },
     }
     asked = " and ".join(name for name, on in each.items() if on)
     return f"{said} sends no client's own answer, which {asked} would read: set it to 0" if asked else ""

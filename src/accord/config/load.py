@@ -27,6 +27,12 @@ _NOT_HASHED = ("out", "name", "executor", "workers", "device", "log", "checkpoin
 # What there was nothing to set about once: as it is by default, it asks for what was computed then.
 _LATER = ("partial_sums", "privacy", "compress", "pace", "attack")
 _LATER_MEASURES = {"confusion": "auto", "calibration": True}
+# What later versions added, and asks for nothing where it is empty: hashes of earlier runs hold.
+_EMPTY_IS_NOTHING = (
+    ("clients", "over"),
+    ("model", "weights"),
+    *(("algorithm", key) for key in ("public", "cgl", "pseudo", "orthonormal", "bargain", "server_momentum")),
+)
 # Where files lie; what is in them is in a run's identity.
 _DATA_NOT_HASHED = ("dir", "download", "path", "test", "schema")
 
@@ -77,7 +83,7 @@ def config_hash(config: RunConfig) -> str:
         if isinstance(getattr(config, item.name), Gathered):  # what is off asks for nothing, known here or not
             asked = {key: value for key, value in values[item.name].items() if value}
             values[item.name] = {key: v for key, v in asked.items() if v != _LATER_MEASURES.get(key)}
-    for section, key in (("clients", "over"), ("algorithm", "public")):  # nothing there asks for nothing
+    for section, key in _EMPTY_IS_NOTHING:
         if not values[section].get(key, True):
             del values[section][key]
     unset = to_dict(RunConfig())

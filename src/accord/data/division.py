@@ -138,6 +138,7 @@ def federate(
         division=partition,
         note="; ".join(notes),
         raw=dataset.raw,
+        search=dataset.search,
     )
 
 

@@ -56,6 +56,14 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class Search:
+    """Of a test pool that is searched: its first samples are looked for among the others."""
+
+    queries: int
+    cameras: Index  # [N] which camera took each
+
+
+@dataclass(frozen=True)
 class Dataset:
     """What a loader returns: a train and a test pool, and what is known about the samples."""
 
@@ -72,6 +80,7 @@ class Dataset:
     problem: str = "classification"  # an entry of `accord.problems`; `classes` are the names of its outputs
     fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
     raw: Inputs | None = None  # where the pools do not say how a raw sample becomes theirs: a table's columns
+    search: Search | None = None  # where the test pool is one of re-identification
 
     @property
     def inputs(self) -> Inputs:
@@ -162,6 +171,7 @@ class FederatedData:
     problem: str = "classification"  # an entry of `accord.problems`
     fields: Fields | None = None  # where a sample is several inputs: how they are packed into one
     raw: Inputs | None = None  # see Dataset
+    search: Search | None = None  # see Dataset
     division: str = ""  # the partition's name, where one was used
 
     def __post_init__(self) -> None:

@@ -150,6 +150,7 @@ def build_model(config: RunConfig, facts: Facts, network: nn.Module | None, devi
         known = {"facts": facts} if "facts" in inspect.signature(factory).parameters else {}
         made = factory(facts.sample_shape, facts.num_classes, **known, **config.model.options)
         catalog.registry("initialisation")[config.model.init](made)
+        getattr(made, "drawn", lambda: None)()
     return Model(made, device, **form)
 
 

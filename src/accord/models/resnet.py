@@ -17,12 +17,14 @@ from accord.errors import ConfigError
 from accord.models.network import Network
 from accord.models.registry import MODELS
 from accord.models.shapes import image_channels, map_shape
+from accord.models.weights import load_weights
 from accord.settings import Range
 
 Norm = Literal["group", "batch"]
 Stem = Literal["imagenet", "cifar"]
 NormSetting = Annotated[Norm, "normalisation after every convolution"]
 StemSetting = Annotated[Stem, "first layer: 7 x 7 stride 2 and max pooling (imagenet), or 3 x 3 (cifar)"]
+WeightsSetting = Annotated[str, "a safetensors file with torchvision's weights; read after they were drawn"]
 GroupsSetting = Annotated[int, Range(low=1, high=64), "groups of group norm; must divide 64"]
 
 
@@ -62,6 +64,17 @@ class Residual(nn.Module):
         return torch.relu(self.shortcut(x) + self.residual(x))
 
 
+class ResNet(Network):
+    """A network that may have its weights from a file."""
+
+    weights = ""
+
+    def drawn(self) -> None:
+        """Called when its weights have been drawn by whatever rule."""
+        if self.weights:
+            load_weights(self, self.weights)
+
+
 def _resnet(
     name: str,
     input_shape: Shape,
@@ -71,6 +84,7 @@ def _resnet(
     norm: Norm,
     stem: Stem,
     groups: int,
+    weights: str,
 ) -> Network:
     channels, shape = image_channels(name, input_shape, num_classes)
     if 64 % groups:
@@ -91,7 +105,9 @@ def _resnet(
     maps = nn.Sequential(layers)
     out = map_shape(name, maps, shape)
     neck = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return Network(maps, neck, nn.Linear(inputs, num_classes), out)
+    network = ResNet(maps, neck, nn.Linear(inputs, num_classes), out)
+    network.weights = weights
+    return network
 
 
 @MODELS.add("resnet18")
@@ -101,12 +117,13 @@ def resnet18(
     norm: NormSetting = "group",
     stem: StemSetting = "imagenet",
     groups: GroupsSetting = 32,
+    weights: WeightsSetting = "",
 ) -> Network:
     """ResNet-18, FedRANE's network for CIFAR (with the ImageNet stem); 512 features.
 
     11,181,642 parameters for 10 classes, 11,173,962 with the CIFAR stem.
     """
-    return _resnet("resnet18", input_shape, num_classes, (2, 2, 2, 2), False, norm, stem, groups)
+    return _resnet("resnet18", input_shape, num_classes, (2, 2, 2, 2), False, norm, stem, groups, weights)
 
 
 @MODELS.add("resnet50")
@@ -116,9 +133,11 @@ def resnet50(
     norm: NormSetting = "group",
     stem: StemSetting = "imagenet",
     groups: GroupsSetting = 32,
+    weights: WeightsSetting = "",
 ) -> Network:
     """ResNet-50, FedUFO's network for re-identification and CUB-200; 2048 features.
 
-    25,557,032 parameters for 1000 classes. The weights are random: nothing is downloaded.
+    25,557,032 parameters for 1000 classes. The weights are random unless a file is given:
+    nothing is downloaded.
     """
-    return _resnet("resnet50", input_shape, num_classes, (3, 4, 6, 3), True, norm, stem, groups)
+    return _resnet("resnet50", input_shape, num_classes, (3, 4, 6, 3), True, norm, stem, groups, weights)

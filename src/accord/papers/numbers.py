@@ -1,8 +1,9 @@
 """Which number of a run is the one in a paper's cell.
 
-A column names it: `accuracy`, `client best`, `client worst`, `client mean`, `client std`, `personal`, `local on global`
-or `map`, each `over` the `last N` evaluations (their mean), the `top N` of them, or the `best` one; `rounds to T`;
-`parameters` (millions a client is sent in a round); `seconds a round`; `newcomer epochs`.
+A column names it: `accuracy`, `client best`, `client worst`, `client mean`, `client std`, `personal`, `local on
+global`, `map`, `retrieval` or `retrieval std` (mAP of queries in a gallery), each `over` the `last N` evaluations
+(their mean), the `top N` of them, or the `best` one; `rounds to T`; `parameters` (millions a client is sent in a
+round); `seconds a round`; `newcomer epochs`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ VALUES: Mapping[str, tuple[tuple[str, ...], Better]] = {
     "personal": (("personal", "mean"), "higher"),
     "local on global": (("local_on_global", "mean"), "higher"),
     "map": (("map",), "higher"),
+    "retrieval": (("retrieval", "map"), "higher"),
+    "retrieval std": (("retrieval", "clients", "std"), "lower"),
     "update cosine": (("drift", "mean"), "higher"),
 }
 _OVER = re.compile(r"(last|top) ([1-9][0-9]*)|best")

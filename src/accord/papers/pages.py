@@ -130,6 +130,7 @@ def section(table: Table, drawn: Sequence[Drawn]) -> list[str]:
     orders = words.orders(table)
     if orders:
         parts.append("\n".join(wrapped(f"- {line}", "  ") for line in orders))
+    parts += [lead for lead in [words.leads(table)] if lead]
     parts += _shown(one, drawn)
     if one.text:
         parts += [

@@ -28,7 +28,7 @@ _OF_THE_MACHINE = (
 )
 _OF_THE_DATA = ("dir", "download")
 # Measures that only some tables and figures ask for: a run without them does not answer those.
-LOOKS = ("drift", "feature_map", "local_on_global", "local_view", "map", "training", "unseen_epochs")
+LOOKS = ("drift", "feature_map", "local_on_global", "local_view", "map", "retrieval", "training", "unseen_epochs")
 FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has
 
 

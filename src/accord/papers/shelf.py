@@ -27,14 +27,15 @@ PAPERS = {
     "fedmmd": "FedMMD: two-stream federated learning (2018, 2019)",
     "fedfusion": "FedFusion: feature fusion (2019)",
     "fedrane": "FedRANE: relational augmentation and Nash equilibrium (2024)",
+    "beyond": "Beyond the papers: their methods in one another's settings, and a recipe of our own",
 }
-PREFIXES = ("ufo", "rep", "br", "mmd", "fus", "rane")  # of ids, one for each paper
+PREFIXES = ("ufo", "rep", "br", "mmd", "fus", "rane", "cross", "own")  # of ids, in the papers' order
 
 
 def names() -> list[str]:
     """Ids of all experiments, paper by paper, tables before figures."""
     found = [path.stem for path in (HERE / "experiments").glob("*.toml")]
-    return sorted(found, key=lambda id: (PREFIXES.index(id.partition("-")[0]), id.partition("-")[2][0] == "f", id))
+    return sorted(found, key=lambda id: (PREFIXES.index(id.partition("-")[0]), id.partition("-")[2][:1] == "f", id))
 
 
 def experiment(id: str) -> Experiment:

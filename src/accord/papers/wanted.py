@@ -64,14 +64,23 @@ def _looked_at(config: RunConfig) -> dict[str, Any]:
 
 
 def wanted(
-    experiment: Experiment, seeds: Sequence[int], scale: Scale, rows: Sequence[str] = (), sets: Sequence[str] = ()
+    experiment: Experiment,
+    seeds: Sequence[int],
+    scale: Scale,
+    rows: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    columns: Sequence[str] = (),
 ) -> list[Wanted]:
     """All runs that can be run: of the first seed before those of the next, the paper's own method before the others.
 
     A smoke test takes the first place alone: all of them are the same digits there.
     """
-    check_rows(experiment, rows)
+    check_names(experiment, "row", rows, [row.name for row in experiment.rows])
+    check_names(experiment, "column", columns, [column.key for column in experiment.columns])
     places = experiment.places[:1] if scale == "smoke" else experiment.places
+    if columns:
+        asked = {column.place.name for column in experiment.columns if column.key in columns}
+        places = [place for place in experiment.places if place.name in asked]
     found: dict[tuple[str, int], Wanted] = {}
     for seed in seeds:
         for row in experiment.by_importance:
@@ -93,13 +102,12 @@ def missing(runs: Sequence[Wanted], records: Records) -> list[Wanted]:
     return left
 
 
-def check_rows(experiment: Experiment, rows: Sequence[str]) -> None:
-    """Refuse names that are no rows."""
-    known = [row.name for row in experiment.rows]
-    for name in rows:
+def check_names(experiment: Experiment, what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse names that are no rows, or no columns."""
+    for name in names:
         if name not in known:
             raise ConfigError(
-                f"{experiment.id} has no row {name!r}.{nearest(name, known)} Allowed: {', '.join(known)}."
+                f"{experiment.id} has no {what} {name!r}.{nearest(name, known)} Allowed: {', '.join(known)}."
             )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from accord.papers.experiment import Column, Place, Row
 from accord.papers.table import Cell, Table
+from accord.report.tables import estimate
 
 OLD = "0.1."  # versions whose numbers are marked: clients draw other batches since
 LEGEND = (
@@ -88,6 +90,46 @@ def orders(table: Table) -> list[str]:
             words.append(f"{own} against {baseline}: {leads[0]} in the paper, {leads[1]} here")
         said.append(f"{column.group}, {column.title}, at round {order.at}: {'; '.join(words)}.")
     return said
+
+
+def leads(table: Table) -> str:
+    """Of tables that no paper has: by row, how far it leads its baseline on average, where, and where least.
+
+    Columns are read at a round that both reached; a run that diverged leads nowhere.
+    """
+    one = table.experiment
+    found: dict[str, list[float | None]] = {}
+    columns = [c for c in table.columns if (base := table.cells.get((one.baseline, c.key))) and base.ours]
+    if one.own != one.baseline or len(columns) < 2:
+        return ""
+    for row in one.rows:
+        if row.name != one.baseline and any(table.cells[row.name, c.key].all for c in columns):
+            found[row.name] = [_lead(table, row, column) for column in columns]
+    lines = [["method", f"mean lead over {one.row(one.baseline).title}", "ahead in", "least lead"], ["---"] * 4]
+    for name, values in sorted(found.items(), key=lambda item: (None in item[1], -_mean(item[1]))):
+        known = [value for value in values if value is not None]
+        cells = [signed(columns[0], value) for value in ([_mean(known), min(known)] if known else [])] or ["-", "-"]
+        lost = f", none in {len(columns) - len(known)}" if len(known) < len(columns) else ""
+        ahead = f"{sum(value > 0 for value in known)} of {len(columns)}{lost}"
+        lines.append([one.row(name).title, cells[0], ahead, cells[1]])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) if found else ""
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else -math.inf
+
+
+def _lead(table: Table, row: Row, column: Column) -> float | None:
+    """In points of the column; None where a run is missing or diverged."""
+    ours, base = table.cells.get((row.name, column.key)), table.cells[table.experiment.baseline, column.key]
+    if ours is None or ours.ours is None:
+        return None
+    at = min(ours.rounds, base.rounds)
+    means = [estimate(column.number.of(r.until(at).fields) for r in cell.records) for cell in (ours, base)]
+    if means[0] is None or means[1] is None:
+        return None
+    return (1 if column.number.better == "higher" else -1) * (means[0].mean - means[1].mean)
 
 
 def signed(column: Column, lead: float) -> str:

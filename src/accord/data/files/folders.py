@@ -101,7 +101,7 @@ def _list(root: Path) -> Listing:
         raise DataError(f"{root} holds no folders; expected one folder of images per class")
     deep = {folder: bool(_folders(folder)) for folder in folders}
     for folder in folders:
-        if deep[folder] and _images(folder):
+        if deep[folder] and pictures_in(folder):
             raise DataError(f"{folder} holds both images and folders; expected class/image or domain/class/image")
     if len(set(deep.values())) > 1:
         odd = next(folder for folder in folders if not deep[folder])
@@ -115,7 +115,7 @@ def _list(root: Path) -> Listing:
         pairs = [(domain.name, folder) for domain in folders for folder in _folders(domain)]
     rows = []
     for domain, folder in pairs:
-        pictures = _images(folder)
+        pictures = pictures_in(folder)
         if not pictures:
             raise DataError(f"the class folder {folder} holds no images ({', '.join(sorted(ENDINGS))}); delete it")
         rows += [(path, folder.name, domain) for path in pictures]
@@ -137,5 +137,6 @@ def _folders(root: Path) -> list[Path]:
     return [path for path in _visible(root) if os.path.isdir(path)]
 
 
-def _images(root: Path) -> list[Path]:
+def pictures_in(root: Path) -> list[Path]:
+    """The image files of a folder, by name."""
     return [path for path in _visible(root) if path.suffix.lower() in ENDINGS and os.path.isfile(path)]

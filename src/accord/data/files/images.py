@@ -20,8 +20,9 @@ GREY = frozenset(("1", "L", "LA"))
 COLOUR = frozenset(("P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"))
 
 
-def read_images(paths: Sequence[Path], size: int | None) -> npt.NDArray[np.uint8]:
-    """Bytes [N, C, H, W], resized to `size` x `size` if given; one channel if all are grey, else three."""
+def read_images(paths: Sequence[Path], size: int | tuple[int, int] | None) -> npt.NDArray[np.uint8]:
+    """Bytes [N, C, H, W], resized to `size` (a square, or height and width) if given; one channel if all are grey,
+    else three."""
     image = _pillow()
     shapes: dict[tuple[int, int], Path] = {}
     grey = True
@@ -39,7 +40,10 @@ def read_images(paths: Sequence[Path], size: int | None) -> npt.NDArray[np.uint8
             f"images differ in size: {first} is {a[0]} x {a[1]}, {second} is {b[0]} x {b[1]}. "
             "Give image_size to resize all of them"
         )
-    width, height = (size, size) if size is not None else next(iter(shapes))
+    if size is None:
+        width, height = next(iter(shapes))
+    else:
+        height, width = (size, size) if isinstance(size, int) else size
     try:
         out = np.empty((len(paths), 1 if grey else 3, height, width), dtype=np.uint8)
     except MemoryError as error:

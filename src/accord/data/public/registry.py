@@ -19,6 +19,8 @@ Pixels = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation per c
 
 Normalise = Annotated[bool, "subtract the train pixels' mean and divide by their deviation"]
 ImageSize = Annotated[int | None, AtLeast(1), "resize all images to this height and width"]
+Height = Annotated[int, AtLeast(1), "height all pictures are resized to"]
+Width = Annotated[int, AtLeast(1), "width all pictures are resized to"]
 TestFraction = Annotated[float, Range(above=0, below=1), "test share where no test part is given"]
 SplitSeed = Annotated[int, NOT_NEGATIVE, "seed of that split"]
 
