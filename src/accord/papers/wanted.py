@@ -69,22 +69,19 @@ def wanted(
     scale: Scale,
     rows: Sequence[str] = (),
     sets: Sequence[str] = (),
-    columns: Sequence[str] = (),
+    places: Sequence[str] = (),
 ) -> list[Wanted]:
     """All runs that can be run: of the first seed before those of the next, the paper's own method before the others.
 
     A smoke test takes the first place alone: all of them are the same digits there.
     """
-    check_names(experiment, "row", rows, [row.name for row in experiment.rows])
-    check_names(experiment, "column", columns, [column.key for column in experiment.columns])
-    places = experiment.places[:1] if scale == "smoke" else experiment.places
-    if columns:
-        asked = {column.place.name for column in experiment.columns if column.key in columns}
-        places = [place for place in experiment.places if place.name in asked]
+    _check_names(experiment, "row", rows, [row.name for row in experiment.rows])
+    _check_names(experiment, "place", places, [place.name for place in experiment.places])
+    chosen_places = [place for place in experiment.places if not places or place.name in places]
     found: dict[tuple[str, int], Wanted] = {}
     for seed in seeds:
         for row in experiment.by_importance:
-            for place in places:
+            for place in chosen_places[:1] if scale == "smoke" else chosen_places:
                 chosen = (not rows or row.name in rows) and experiment.holds(row, place)
                 if chosen and not experiment.obstacle(row, place):
                     one = Wanted(experiment, row, place, experiment.config(row, place, seed, scale, sets))
@@ -102,8 +99,7 @@ def missing(runs: Sequence[Wanted], records: Records) -> list[Wanted]:
     return left
 
 
-def check_names(experiment: Experiment, what: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse names that are no rows, or no columns."""
+def _check_names(experiment: Experiment, what: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
             raise ConfigError(
