@@ -61,7 +61,8 @@ def runs_of(table: Table) -> dict[str, dict[str, Sequence[Record]]]:
         cells = [(row.name, table.cells.get((row.name, column.key))) for row in table.experiment.rows]
         rows = {name: shown for name, cell in cells if cell is not None and (shown := cell.records or cell.diverged)}
         if rows:
-            result[f"{place.setting.title}, {column.title}" if place.change else place.setting.title] = rows
+            another = place.change.keys() - {"evaluate", "rounds"}  # not only looked at otherwise, or for longer
+            result[f"{place.setting.title}, {column.title}" if another else place.setting.title] = rows
     return result
 
 
