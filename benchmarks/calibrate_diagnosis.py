@@ -1,7 +1,7 @@
 """Is `accord diagnose` right about federations whose skews are known, and what helps which of them?
 
     python benchmarks/calibrate_diagnosis.py findings [--seeds 100,101,102] [--clients 5,10,40] [--json FILE]
-    python benchmarks/calibrate_diagnosis.py methods [--seeds 0,1] [--rates 0.05,0.2] [--json FILE]
+    python benchmarks/calibrate_diagnosis.py methods [--seeds 0,1] [--rates 0.1] [--json FILE]
 
 `findings` makes the federations of tests/support/skewed.py with seeds that no test uses, and prints which skews were
 found how often; thresholds were chosen on these. `methods` trains a few methods on some of them: clients' mean accuracy
@@ -28,7 +28,7 @@ from support.skewed import FEDERATIONS, generated
 
 NAMES = ("labels", "quantity", "features", "concept", "rare", "duplicates", "drift")
 TRAINED = ("iid", "iid, unequal sizes", "labels, Dirichlet 0.1", "rotation", "concept")
-METHODS = ("fedavg", "fedavgm", "scaffold", "ditto", "fedrep")
+METHODS = ("fedavg", "scaffold", "ditto", "fedrep")
 
 
 def findings(seeds: list[int], clients: list[int], quick: bool, names: list[str]) -> dict[str, object]:
@@ -71,7 +71,7 @@ def methods(seeds: list[int], rates: list[float], rounds: int, clients: int) -> 
             for method in METHODS:
                 for rate in rates:
                     for seed in seeds:
-                        data = smaller(generated(name, seed, clients).data, 0.5, seed)
+                        data = smaller(generated(name, seed, clients).data, 0.3, seed)
                         pair = trained(data, method, rate, rounds, seed, folder, f"{name}-{method}-{rate}-{seed}")
                         scores.setdefault(name, {}).setdefault(f"{method} {rate:g}", []).append(pair)
                     print(name, method, rate, scores[name][f"{method} {rate:g}"], file=sys.stderr, flush=True)
@@ -97,7 +97,7 @@ def trained(
             seed=seed,
             out=folder,
             name=name.replace(" ", "_").replace(",", ""),
-            sets=[*sets, "executor=sequential", "clients.fraction=1.0", "local.epochs=2"],
+            sets=[*sets, "executor=sequential", "clients.fraction=1.0"],
             progress=False,
         )
     except DivergedError:
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("what", choices=("findings", "methods"))
     parser.add_argument("--seeds", default="")
     parser.add_argument("--clients", default="")
-    parser.add_argument("--rates", default="0.05,0.2")
+    parser.add_argument("--rates", default="0.1")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="federations, between semicolons")
     parser.add_argument("--quick", action="store_true", help="findings without the probe")

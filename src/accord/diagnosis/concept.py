@@ -30,7 +30,7 @@ ALONE = 0.3  # of a single client's
 NEIGHBOURS = 5  # of the own client, which make the ball
 REACH, FURTHEST = 12, 400  # neighbours that are looked at: for each client, and at most
 SAMPLES = 2000
-ALIKE = 0.04  # discrepancy of two clients' inputs, above which they have no inputs in common that could be compared
+ALIKE = 0.025  # discrepancy of two clients' inputs, above which they have no inputs in common that could be compared
 HEAVIEST = 10.0  # weight of a sample of a class that its client hardly holds
 TURNS = 49
 SHOWN = 40
@@ -70,10 +70,12 @@ def concept_shift(some: Gathered, views: Views, key: Key) -> Finding:
     overall = chance(seen.overall, np.array([one.overall for one in turned]))
     each = np.nan_to_num(np.stack([one.each for one in turned]))
     apart = outstanding(np.nan_to_num(seen.each), each)
+    surplus = seen.each - each.mean(0)
     sure = overall.share <= 1 / (TURNS + 1) and overall.away >= 5.0
     severity: Severity = graded(overall.excess, MILD, STRONG, sure=sure)
     many = severity != "none"
-    stand_out = [k for k in apart if seen.each[k] >= ALONE]
+    # One against the rest: it must have inputs in common with most of them.
+    stand_out = [k for k in apart if surplus[k] >= ALONE and alike[k].mean() >= 0.5]
     if not many and stand_out:
         severity = "mild"
     names = tuple(some.names[k] for k in stand_out) if severity != "none" else ()
@@ -85,18 +87,18 @@ def concept_shift(some: Gathered, views: Views, key: Key) -> Finding:
         "samples_in_overlap": seen.met,
         "clients_that_stand_out": len(stand_out),
     }
-    order = np.argsort(-np.nan_to_num(seen.each, nan=-1), kind="stable")[:SHOWN]
+    order = np.argsort(-np.nan_to_num(surplus, nan=-1), kind="stable")[:SHOWN]
     return Finding(
         NAME,
         TITLE,
         severity,
-        _sentence(severity, many, overall.excess, noise, names, some) + some.remark,
+        _sentence(severity, overall.excess, noise, names, some) + some.remark,
         numbers,
         names,
         {
             "kind": "bars",
             "labels": [some.names[k] for k in order],
-            "values": np.nan_to_num(seen.each[order] * 100).round(1).tolist(),
+            "values": np.nan_to_num(surplus[order] * 100).round(1).tolist(),
             "caption": "How much more often others disagree with a client than it with itself, percent of cases",
         },
     )
@@ -171,16 +173,14 @@ def mean_noise(own: Floats) -> float:
     return float(np.nanmean(own)) if np.isfinite(own).any() else 0.0
 
 
-def _sentence(
-    severity: Severity, many: bool, surplus: float, noise: float, names: tuple[str, ...], some: Gathered
-) -> str:
+def _sentence(severity: Severity, surplus: float, noise: float, names: tuple[str, ...], some: Gathered) -> str:
     about = "by the same labels" if some.problem != "regression" else "the same numbers"
     within = f"a client's own neighbouring samples disagree in {100 * noise:.0f} % of cases"
     if some.problem == "regression":
         within = f"within a client neighbouring samples differ by {100 * noise:.0f} % of what unrelated ones do"
     if severity == "none":
         return f"Clients call similar inputs {about}: others disagree no more than one's own ({within})."
-    if not many:
+    if names and 4 * len(names) <= len(some.chosen):  # a few against the rest
         who = f"{several(names)} {'calls' if len(names) == 1 else 'call'}"
         return f"{who[:1].upper()}{who[1:]} inputs by other labels than the rest does ({within})."
     which = f"; most: {several(names)}" if names and len(names) < len(some.chosen) else ""

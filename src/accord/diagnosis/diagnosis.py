@@ -13,6 +13,7 @@ from accord._version import __version__
 from accord.config import RunConfig
 from accord.core.keys import Key
 from accord.data.federated import FederatedData
+from accord.diagnosis.available import refusals
 from accord.diagnosis.concept import concept_shift
 from accord.diagnosis.duplicates import duplicate_samples
 from accord.diagnosis.features import views_of
@@ -119,6 +120,6 @@ def looked_over(
         len(data.train.order),
         config.seed,
         tuple(findings),
-        suggested(findings, data.problem),
+        suggested(findings, refusals(config, data, network)),
         data.note,
     )

@@ -50,12 +50,12 @@ def rare_classes(data: FederatedData) -> Finding:
         {
             "kind": "pairs",
             "labels": [names[c] for c in order[:SHOWN]],
+            "values": totals[order][:SHOWN].tolist(),
             "series": {
-                "samples": totals[order][:SHOWN].tolist(),
                 "clients that hold it": holders[order][:SHOWN].tolist(),
                 "clients that would by chance": expected[order][:SHOWN].round(1).tolist(),
             },
-            "caption": "Samples of each class, and how many clients hold it, the rarest first",
+            "caption": "Samples of each class, the rarest first, and how many clients hold it",
         },
     )
 

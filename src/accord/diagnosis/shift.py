@@ -26,6 +26,7 @@ ALONE = 0.8  # of a single client's, where the others are alike
 FOLDS = 4
 PENALTY = 1e-2  # of the classifier's weights, relative to the mean square of its inputs
 SHOWN = 40
+ROOM = 0.1  # of the picture's scale, so that chance is not drawn in dark colours
 
 
 def feature_shift(some: Gathered, views: Views, key: Key) -> Finding:
@@ -80,6 +81,7 @@ def feature_shift(some: Gathered, views: Views, key: Key) -> Finding:
             "columns": [some.names[k] for k in order],
             "cells": np.clip(matrix[np.ix_(order, order)], 0, None).round(4).tolist(),
             "names": ["client", "client"],
+            "high": max(ROOM, float(matrix.max())),
             "caption": "How different inputs of two clients are: squared MMD as a share of all spread, less chance",
         },
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from typing import Any
@@ -33,6 +33,7 @@ class Advice:
     do: str
     because: str
     methods: tuple[str, ...]
+    refused: Mapping[str, str]  # methods that cannot be had here, and why
     settings: tuple[str, ...]  # as --set takes them
     hint: str
     evidence: tuple[Evidence, ...]
@@ -44,6 +45,7 @@ class Advice:
             "do": self.do,
             "because": self.because,
             "methods": list(self.methods),
+            "refused": dict(self.refused),
             "settings": list(self.settings),
             "hint": self.hint,
             "evidence": [{"page": one.page, "says": one.says} for one in self.evidence],
@@ -79,11 +81,10 @@ def rules() -> Mapping[str, Any]:
         return read_toml(path)
 
 
-def suggested(findings: Sequence[Finding], problem: str) -> Suggestion:
-    """The rules that hold."""
+def suggested(findings: Sequence[Finding], refusal: Callable[[str], str] = lambda method: "") -> Suggestion:
+    """The rules that hold; `refusal` says why a method cannot be had."""
     known = {finding.name: finding for finding in findings}
-    left_out = {name for task, names in rules()["only"].items() if task != problem for name in names}
-    advice = tuple(_advice(rule, known, left_out) for rule in rules()["rule"] if _holds(rule, known))
+    advice = tuple(_advice(rule, known, refusal) for rule in rules()["rule"] if _holds(rule, known))
     wanted = dict.fromkeys(method for one in advice for method in one.methods)
     strong = [known[name] for name in GRAVE if name in known and known[name].severity == "strong"]
     conflict = "concept" in known and known["concept"].found
@@ -108,12 +109,14 @@ def _holds(rule: Mapping[str, Any], known: Mapping[str, Finding]) -> bool:
     return all(at_least(rule["when"])) and not any(at_least(rule.get("unless", {})))
 
 
-def _advice(rule: Mapping[str, Any], known: Mapping[str, Finding], left_out: set[str]) -> Advice:
+def _advice(rule: Mapping[str, Any], known: Mapping[str, Finding], refusal: Callable[[str], str]) -> Advice:
+    reasons = {method: refusal(method) for method in rule["methods"]}
     return Advice(
         rule["name"],
         rule["do"],
         rule["because"].format(**{name: _Numbers(finding) for name, finding in known.items()}),
-        tuple(method for method in rule["methods"] if method not in left_out),
+        tuple(method for method, why in reasons.items() if not why),
+        {method: why for method, why in reasons.items() if why},
         tuple(rule["settings"]),
         rule.get("hint", ""),
         tuple(Evidence(**one) for one in rule.get("evidence", ())),

@@ -34,6 +34,7 @@ def as_lines(diagnosis: Diagnosis, wrap: Wrap) -> list[str]:
         lines.append(wrap(f"{number}. {one.do}: {one.because}.", "   "))
         if one.methods:
             lines.append(wrap(f"   methods: {', '.join(one.methods)}", "     "))
+        lines += [wrap(f"   not here: {method}, as {why}", "     ") for method, why in one.refused.items()]
         if one.settings or one.hint:
             told = " ".join([*one.settings, *([f"({one.hint})"] if one.hint else [])])
             lines.append(wrap(f"   settings: {told}", "     "))

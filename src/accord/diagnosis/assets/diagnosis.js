@@ -11,10 +11,10 @@
   const cells = (rows) => rows.flatMap((row, y) => row.map((value, x) => [x, y, value]));
 
   // ---- pictures, by kind ---------------------------------------------------------------------------------------
-  const bars = (names, series, caption) => ({ ...base(), grid: { left: 12, right: 16, top: series.length > 1 ? 44 : 20, bottom: 60, containLabel: true },
+  const bars = (names, series) => ({ ...base(), grid: { left: 12, right: 16, top: series.length > 1 ? 44 : 20, bottom: 60, containLabel: true },
     legend: series.length > 1 ? { top: 0, textStyle: { color: css("--ink") } } : undefined,
     xAxis: axis("", { type: "category", data: names, axisLabel: { color: css("--quiet"), rotate: names.length > 8 ? 45 : 0, width: 90, overflow: "truncate" } }),
-    yAxis: axis("", { type: "value" }), tooltip: { ...base().tooltip, trigger: "axis", axisPointer: { type: "shadow" } },
+    yAxis: axis("", { type: "value", minInterval: series.every(([, data]) => data.every(Number.isInteger)) ? 1 : 0 }), tooltip: { ...base().tooltip, trigger: "axis", axisPointer: { type: "shadow" } },
     dataZoom: names.length > 40 ? [{ type: "inside" }] : [],
     series: series.map(([name, data], n) => ({ type: "bar", name, data, itemStyle: { color: ["#0072B2", "#009E73", "#E69F00"][n % 3] } })) });
   const lines = (p) => {
@@ -24,9 +24,10 @@
       series: names.map((name, n) => ({ type: "line", name, data: p.curves[name].map((v) => scale * v), lineStyle: { width: 2, type: n ? "dashed" : "solid" }, itemStyle: { color: ["#0072B2", "#D55E00"][n] } })) };
   };
   const KINDS = {
-    heat: (p) => [chart(() => heat(p.rows, p.columns, cells(p.cells), p.names), p.caption, p.rows.length < 6)],
-    bars: (p) => [chart(() => bars(p.labels, [[p.caption, p.values]], p.caption), p.caption, true)],
-    pairs: (p) => [chart(() => bars(p.labels, Object.entries(p.series), p.caption), p.caption)],
+    heat: (p) => [chart(() => heat(p.rows, p.columns, cells(p.cells), p.names, { high: p.high }), p.caption, p.rows.length < 6)],
+    bars: (p) => [chart(() => bars(p.labels, [[p.caption, p.values]]), p.caption, true)],
+    pairs: (p) => [make("div", { class: "pair" }, chart(() => bars(p.labels, [["samples", p.values]]), "Samples of each class", true),
+      chart(() => bars(p.labels, Object.entries(p.series)), "How many clients hold each class, and would by chance", true))],
     probe: (p) => [make("div", { class: "pair" },
       chart(() => heat(p.rows, p.columns, cells(p.cells), ["client", "client"], { low: -1, high: 1, colours: ["#D55E00", css("--chip"), "#0072B2"] }), p.caption),
       chart(() => lines(p), `${p.value} over the probe's rounds, as the samples are held and dealt at random`))],
@@ -45,6 +46,7 @@
   const advice = () => make("div", {}, make("p", {}, `${values.suggestion.first}.`),
     ...values.suggestion.advice.flatMap((one) => [make("h3", {}, one.do), make("p", {}, `Because: ${one.because}.`),
       one.methods.length ? make("p", {}, "Methods: ", ...one.methods.flatMap((name, i) => [i ? ", " : "", make("code", {}, name)])) : null,
+      ...Object.entries(one.refused).map(([name, why]) => make("p", { class: "quiet" }, `Not here: ${name}, as ${why}`)),
       one.settings.length || one.hint ? make("p", {}, "Settings: ", ...one.settings.flatMap((name) => [make("code", {}, name), " "]), one.hint ? `(${one.hint})` : "") : null,
       make("ul", {}, ...(one.evidence.length ? one.evidence.map((e) => make("li", { class: "quiet" }, `${e.says} (${e.page})`)) : [make("li", { class: "quiet" }, "No result of ours yet: it follows from what was measured.")]))].filter(Boolean)),
     values.command ? make("p", {}, "Next: ", make("code", {}, values.command)) : null,
