@@ -27,8 +27,8 @@ from accord.errors import DivergedError
 from support.skewed import FEDERATIONS, generated
 
 NAMES = ("labels", "quantity", "features", "concept", "rare", "duplicates", "drift")
-TRAINED = ("iid", "iid, unequal sizes", "labels, Dirichlet 0.1", "rotation", "concept")
-METHODS = ("fedavg", "scaffold", "ditto", "fedrep")
+TRAINED = ("concept", "rotation", "iid")
+METHODS = ("fedavg", "ditto", "fedrep")
 
 
 def findings(seeds: list[int], clients: list[int], quick: bool, names: list[str]) -> dict[str, object]:
@@ -75,11 +75,10 @@ def methods(seeds: list[int], rates: list[float], rounds: int, clients: int) -> 
                         pair = trained(data, method, rate, rounds, seed, folder, f"{name}-{method}-{rate}-{seed}")
                         scores.setdefault(name, {}).setdefault(f"{method} {rate:g}", []).append(pair)
                     print(name, method, rate, scores[name][f"{method} {rate:g}"], file=sys.stderr, flush=True)
-    titles = [f"{name}: {what}" for name in TRAINED for what in ("shared", "own")]
-    print(f"| method, rate | {' | '.join(titles)} |\n|---|{'---|' * len(titles)}")
-    for row in next(iter(scores.values())):
-        cells = [mean(scores[name][row], which) for name in TRAINED for which in (0, 1)]
-        print(f"| {row} | {' | '.join(cells)} |")
+    print("| federation | method, rate | shared model | own models |\n|---|---|---|---|")
+    for name in TRAINED:
+        for row, pairs in scores[name].items():
+            print(f"| {name} | {row} | {mean(pairs, 0)} | {mean(pairs, 1)} |")
     return {"accuracy": scores, "rounds": rounds, "clients": clients, "seeds": seeds}
 
 
@@ -118,7 +117,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="")
     parser.add_argument("--clients", default="")
     parser.add_argument("--rates", default="0.1")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", default="", help="federations, between semicolons")
     parser.add_argument("--quick", action="store_true", help="findings without the probe")
     parser.add_argument("--json", type=Path)

@@ -137,8 +137,10 @@ def _leaked(data: FederatedData, holders: dict[bytes, Counter[int]]) -> int:
 
 def near_copies(some: Gathered) -> int:
     """Samples so near to one of another client, and not equal to it, that they are hardly another sample."""
+    if len(some) < 10:
+        return 0
     rows = some.x.reshape(len(some.x), -1)
-    if len(rows) < 10 or rows.shape[1] < WIDE or not some.x.is_floating_point():
+    if rows.shape[1] < WIDE or not some.x.is_floating_point():
         return 0
     rows = rows[:2000].float()
     if rows.shape[1] > 512:  # distances survive a random projection, give or take a tenth

@@ -37,6 +37,9 @@ class Views(NamedTuple):
 
 def views_of(some: Gathered, vocabulary: int, key: Key) -> Views:
     """Of the inputs alone, without their labels."""
+    if len(some) < 2:
+        nothing = np.zeros((len(some), 1))
+        return Views(nothing, nothing, nothing)
     places, rows = _rows(some, vocabulary, key)
     return Views(rows, places, fourier(rows, key))
 

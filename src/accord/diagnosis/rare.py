@@ -13,7 +13,7 @@ from accord.diagnosis.finding import Finding, Severity, called, several, unknown
 Floats = npt.NDArray[np.float64]
 NAME, TITLE = "rare", "Rare classes"
 RARE = 0.2  # of the samples that an even share would be, if that is not chance
-MANY = 3.0  # clients that would hold a class by chance, of which only one does
+MANY = 2.5  # clients that would hold a class by chance, of which only one does
 SHOWN = 60
 
 
