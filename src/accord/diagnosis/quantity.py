@@ -38,7 +38,11 @@ def quantity_skew(data: FederatedData) -> Finding:
         "without_samples": empty,
     }
     largest, smallest = (called(data, int(members[k])) for k in (order[0], order[-1]))
-    span = f"{smallest} holds {sizes.min():,} samples, {largest} {sizes.max():,}"
+    span = (
+        f"every client holds {sizes.max():,} samples"
+        if sizes.min() == sizes.max()
+        else f"{smallest} holds {sizes.min():,} samples, {largest} {sizes.max():,}"
+    )
     counted = f"they count like {alike:.1f} equal clients of {len(sizes)} (Gini {index:.2f})"
     if severity == "none":
         sentence = f"Clients are of comparable size: {span}; {counted}."

@@ -21,7 +21,7 @@ from accord.diagnosis.gathered import Gathered
 Floats = npt.NDArray[np.float64]
 NAME, TITLE = "features", "Feature shift"
 MILD, STRONG = 0.57, 0.68  # of the domain classifier's mean area under its curve
-LITTLE, MUCH = 0.01, 0.03  # of the discrepancy of inputs between clients, that go with them
+INPUTS = 0.5  # of the deviations beyond chance given the label, that must be there in the inputs alone
 ALONE = 0.8  # of a single client's, where the others are alike
 FOLDS = 4
 PENALTY = 1e-2  # of the classifier's weights, relative to the mean square of its inputs
@@ -47,15 +47,13 @@ def feature_shift(some: Gathered, views: Views, key: Key) -> Finding:
     curves = domain_classifier(np.concatenate([rows, rows**2, features * 16], 1), client, strata, len(some.chosen), rng)
     known = ~np.isnan(curves)
     area = float(np.average(curves[known], weights=_sizes(client, len(some.chosen))[known])) if known.any() else 0.5
-    sure = given.sure and alone.sure
+    sure = given.sure and alone.sure and alone.away >= INPUTS * given.away
     matrix = discrepancies(features, client, strata, len(some.chosen))
     between = matrix.sum(1) / (len(matrix) - 1)  # of each client with the others
-    severity: Severity = graded(area, MILD, STRONG, sure=sure and float(between.mean()) >= LITTLE)
-    if severity == "strong" and between.mean() < MUCH:
-        severity = "mild"
-    stand_out = [k for k in apart if known[k] and curves[k] >= ALONE and between[k] >= LITTLE]
+    severity: Severity = graded(area, MILD, STRONG, sure=sure)
+    stand_out = [k for k in apart if known[k] and curves[k] >= ALONE]
     many = severity != "none"
-    if not many and alone.sure and stand_out:
+    if not many and sure and stand_out:
         severity = "mild"
     names = tuple(some.names[k] for k in stand_out) if severity != "none" else ()
     numbers: dict[str, float | int | None] = {
