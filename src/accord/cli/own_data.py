@@ -27,7 +27,7 @@ OWN = {
     "categorical": _option("Columns of words or codes.", "A,B", "--categorical"),
     "missing": _option("Missing values: error, mean or drop.", "WORD", "--missing"),
     "task": _option(
-        "What is learned: auto, classification, regression, ...; `accord list problems`.", "WORD", "--task"
+        "What is learned: auto, classification, regression, ...; `accord list tasks`.", "WORD", "--task"
     ),
     "test": _option("A table of the same form for testing.", "FILE", "--test"),
 }
