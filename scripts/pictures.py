@@ -94,7 +94,12 @@ def a_task() -> Picture:
     made = Picture("task", 400, "A task: begin, many steps, finish; what it is given and what it gives back")
     made.box(16, 14, 448, 92).say(240, 36, "Job: all that a client is given", "b")
     for place, (word, what) in enumerate(
-        (("shared", "from the server"), ("private", "for it alone"), ("memory", "of its last visit"), ("data", "its own"))
+        (
+            ("shared", "from the server"),
+            ("private", "for it alone"),
+            ("memory", "of its last visit"),
+            ("data", "its own"),
+        )
     ):
         made.say(72 + 112 * place, 66, word, "m").say(72 + 112 * place, 88, what, "q")
     made.arrow(240, 108, 240, 132)
@@ -132,7 +137,7 @@ def a_part() -> Picture:
 
 def executors() -> Picture:
     """The same exchange, carried out by others."""
-    made = Picture("executors", 420, "The executors: the same exchange, carried out in four ways and between real sites")
+    made = Picture("executors", 420, "The executors: one exchange, carried out in four ways and between real sites")
     made.box(90, 12, 300, 52, "on").say(240, 34, "exchange(task, clients, shared)", "m")
     made.say(240, 54, "all that a method knows", "q").arrow(240, 66, 240, 90)
     rows = (

@@ -81,8 +81,11 @@ def overview() -> str:
     books = [f"- [{title_of(path)}](notebooks/{path.name})" for path in notebooks()]
     scripts = [f"- [{title}]({source.removeprefix('examples/')}): `{source}`" for source, title in SCRIPTS.items()]
     return "\n".join(
-        ["# Examples", "", "## Notebooks", "", *books, "", "## Programs", "", *scripts]
-        + ["- [An app for `flwr run`](flower/README.md): `examples/flower`", ""]
+        [
+            *("# Examples", "", "## Notebooks", "", *books, "", "## Programs", "", *scripts),
+            "- [An app for `flwr run`](flower/README.md): `examples/flower`",
+            "",
+        ]
     )
 
 

@@ -1,4 +1,4 @@
-"""LaTeX to MathML, which browsers draw themselves, and the font they draw it with: no script, nothing from elsewhere."""
+"""LaTeX to MathML, which browsers draw themselves, and the font they draw it with: no script is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def mathml(tex: str) -> str:
     """One formula in display style; ValueError where a command of it is not known."""
     made: str = convert(tex, display="block")
     # Bars around a norm are written with \big where they should grow: by themselves they would grow unevenly.
-    made = UNSTRETCHED.sub(lambda found: f'<mo{_flat(found[1])} stretchy="false" lspace="0" rspace="0">{found[2]}</mo>', made)
+    made = UNSTRETCHED.sub(
+        lambda found: f'<mo{_flat(found[1])} stretchy="false" lspace="0" rspace="0">{found[2]}</mo>', made
+    )
     if left := LEFT_OVER.search(re.sub(r"<mtext>.*?</mtext>", "", made)):
         raise ValueError(f"{left[0]} of {tex} cannot be rendered: say it in another way")
     return made.replace('display="block"', f'displaystyle="true" aria-label="{escape(tex)}"', 1)

@@ -23,11 +23,11 @@ WHICH = "<!-- which method: on the site, that part of the README -->"
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The menu: methods by family in the place of `METHODS`, nothing in the place of what is not there."""
-    config.nav = _filled(config.nav, config.docs_dir)
+    config.nav = _filled(config.nav)
     return config
 
 
-def _filled(entries: Any, docs: str) -> list[Any]:
+def _filled(entries: Any) -> list[Any]:
     kept: list[Any] = []
     for entry in entries:
         title, value = next(iter(entry.items())) if isinstance(entry, dict) else (None, entry)
@@ -37,7 +37,7 @@ def _filled(entries: Any, docs: str) -> list[Any]:
             kept += [{elsewhere.title_of(path): f"examples/{path.stem}.md"} for path in elsewhere.notebooks()]
             kept += [{name: elsewhere.script_place(path)} for path, name in elsewhere.SCRIPTS.items()]
         elif isinstance(value, list):
-            kept.append({title: _filled(value, docs)})
+            kept.append({title: _filled(value)})
         elif not (value in MAY_BE_MISSING and not (elsewhere.ROOT / "docs" / value).is_file()):
             kept.append(entry)
     return kept
@@ -80,3 +80,10 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     drawing = re.compile(r'<img alt="[^"]*" src="(?:\.\./)*images/(round|task|part|executors)\.svg" */?>')
     images = elsewhere.ROOT / "docs" / "images"
     return drawing.sub(lambda found: (images / f"{found[1]}.svg").read_text(encoding="utf-8"), html)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Material's box for the search has no name for those who do not see it."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )

@@ -19,8 +19,10 @@ from accord.cli.settings import Key
 from accord.config import catalog, load_config
 from accord.config.cards import settings_of_entry
 from accord.config.load import read_toml
+from accord.config.toml import literal
 from accord.core.methods import ALGORITHMS, FAMILIES, is_personal
 from accord.engine.traffic import Parcel, measure_traffic
+from accord.settings import REQUIRED
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))
@@ -164,7 +166,9 @@ def results(name: str) -> list[str]:
 def all_methods(name: str) -> list[str]:
     """Its row of the table of all methods, with FedAvg's below it."""
     text = (ROOT / "docs" / "results" / "all_methods.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
+    ]
     head, known = rows[0], {row[0]: row for row in rows[1:]}
     if name not in known:
         return []
@@ -195,7 +199,13 @@ def records(name: str) -> list[str]:
         where = f"../results/{PAGES[experiment.partition('-')[0]]}.md"
         rounds = max(int(one["round"]) for one in last)
         lines.append(
-            (f"[`{experiment}`]({where})", f"`{row}`", str(rounds), str(len(values)), f"{statistics.mean(values):.2f}{spread}")
+            (
+                f"[`{experiment}`]({where})",
+                f"`{row}`",
+                str(rounds),
+                str(len(values)),
+                f"{statistics.mean(values):.2f}{spread}",
+            )
         )
     if not lines:
         return []
@@ -221,9 +231,11 @@ def settings_table(keys: Sequence[Key]) -> str:
     """Key, default, meaning, what is allowed."""
     rows = []
     for key in keys:
-        head, _, default = key.head.partition(" [")[0].partition(" = ")
+        default = "" if key.setting.default is REQUIRED else literal(key.setting.default)
         whose = f" ({', '.join(f'`{name}`' for name in key.names)})" if key.names else ""
-        rows.append((f"`{head}`", f"`{default}`" if default else "", escape(key.setting.doc) + whose, escape(key.allowed)))
+        rows.append(
+            (f"`{key.key}`", f"`{default}`" if default else "", escape(key.setting.doc) + whose, escape(key.allowed))
+        )
     return table(("setting", "default", "what it is", "allowed"), rows)
 
 

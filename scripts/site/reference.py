@@ -37,8 +37,8 @@ def settings() -> str:
     """Every key that `--set` and a configuration file take, section by section."""
     lines = [
         "# All settings",
-        "Every key that `--set` and a configuration file take, from the schema itself. In the terminal: `accord settings"
-        " lr`. Methods' own settings are on their pages: [methods](methods.md).",
+        "Every key that `--set` and a configuration file take, from the schema itself. In the terminal:"
+        " `accord settings lr`. Methods' own settings are on their pages: [methods](methods.md).",
     ]
     found = [key for key in keys() if not key.key.startswith("algorithm.") or key.key == "algorithm.name"]
     for section, some in groupby(sorted(found, key=_section), key=_section):
