@@ -33,6 +33,8 @@ def _filled(entries: Any) -> list[Any]:
         title, value = next(iter(entry.items())) if isinstance(entry, dict) else (None, entry)
         if value == "METHODS":
             kept += methods.nav()
+        elif value == "RESULTS":
+            kept += [{title: f"results/{paper}.md"} for paper, title in methods.result_pages().items()]
         elif value == "EXAMPLES":
             kept += [{elsewhere.title_of(path): f"examples/{path.stem}.md"} for path in elsewhere.notebooks()]
             kept += [{name: elsewhere.script_place(path)} for path, name in elsewhere.SCRIPTS.items()]

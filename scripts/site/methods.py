@@ -22,15 +22,16 @@ from accord.config.load import read_toml
 from accord.config.toml import literal
 from accord.core.methods import ALGORITHMS, FAMILIES, is_personal
 from accord.engine.traffic import Parcel, measure_traffic
+from accord.papers import shelf
 from accord.settings import REQUIRED
 
 ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "results"
 sys.path.append(str(ROOT / "scripts"))
 from method_table import NETWORKS  # noqa: E402
 
 # Fewer samples than `accord explain` takes: what travels does not depend on them, and 48 methods are asked.
 FEW = ("data.limit=400", "clients.count=10")
-PAGES = {"ufo": "fedufo", "rep": "report", "br": "fedbr", "mmd": "fedmmd", "rane": "fedrane"}  # of docs/results
 PLAIN = re.compile(r"([\\`*_{}\[\]<>#|~^])")
 
 
@@ -163,9 +164,15 @@ def results(name: str) -> list[str]:
     return found or ["None yet: it is in none of our comparisons so far. [Results](../results/README.md)."]
 
 
+def result_pages() -> dict[str, str]:
+    """The papers that have a page of results, with its title for the menu."""
+    written = {paper: title for paper, title in shelf.PAPERS.items() if (RESULTS / f"{paper}.md").is_file()}
+    return {paper: re.split(r":| \(", title)[0] for paper, title in written.items()}
+
+
 def all_methods(name: str) -> list[str]:
     """Its row of the table of all methods, with FedAvg's below it."""
-    text = (ROOT / "docs" / "results" / "all_methods.md").read_text(encoding="utf-8")
+    text = (RESULTS / "all_methods.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
     ]
@@ -196,7 +203,8 @@ def records(name: str) -> list[str]:
             continue
         values = [100 * float(one["accuracy"]) for one in last]
         spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-        where = f"../results/{PAGES[experiment.partition('-')[0]]}.md"
+        paper = dict(zip(shelf.PREFIXES, shelf.PAPERS, strict=True))[experiment.partition("-")[0]]
+        where = f"../results/{paper if paper in result_pages() else 'README'}.md"
         rounds = max(int(one["round"]) for one in last)
         lines.append(
             (
