@@ -156,6 +156,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "domains": {"clients_per_domain": 2},
     "dirichlet": {"alpha": 0.5, "min_size": 10, "balance": False},
     "lda": {"alpha": 0.1, "prior": True},
+    "identities": {"pieces": 1},
     "natural": {},
     "auto": {},
     "class_shards": {"shards_per_class": 20, "shards_per_client": 2, "leave_unused": False},

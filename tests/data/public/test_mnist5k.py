@@ -85,6 +85,7 @@ def test_registry_names():
     assert set(DATASETS) == {
         *("mnist5k", "mnist", "fashion_mnist", "emnist_letters"),
         *("cifar10", "cifar100", "pacs", "folder", "given", "table"),
+        *("market1501", "msmt17", "veri776", "cub200", "cub50"),
     }
     assert all(loader.__doc__ for loader in DATASETS.values())
 
