@@ -48,7 +48,7 @@ LIST = ROOT / "tests" / "mutants.toml"
 TOP = "top"  # files beside the folders
 FOLDERS = ("algorithms", "parts", "aggregate", "core", "engine", "data", "measures", "executors", "wire", "settings")
 FOLDERS += ("problems", "models", "deploy", "study", TOP)
-OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
+OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not gpu and not hostile and not federation")
 TOO_LONG = 20  # seconds of a test
 OPTIONS += ("-o", f"timeout={TOO_LONG}", "--hypothesis-profile=mutants")
 LONGER = ("-o", "timeout=150")  # for a test that took too long, asked again: a busy machine is not a mutant
@@ -97,7 +97,7 @@ def kept(listed: dict[str, Any]) -> list[Mutant]:
 
 def drawn(listed: dict[str, Any], options: argparse.Namespace, reach: Reach | None) -> list[Mutant]:
     """Fresh mutants, so many per folder, without those listed as equivalent and the places passed over."""
-    same = {(e["file"], e["old"], e["new"]) for e in listed.get("equivalent", [])}
+    same = {(e["file"], e["old"], e.get("new")) for e in listed.get("equivalent", [])}  # no `new`: any change of a line
     passed_over = tuple(listed.get("passed_over", {}))
     made = list[Change]()
     for folder in FOLDERS:
@@ -105,7 +105,8 @@ def drawn(listed: dict[str, Any], options: argparse.Namespace, reach: Reach | No
         files = (ROOT / SOURCE).glob("*.py") if folder == TOP else (ROOT / SOURCE / folder).rglob("*.py")
         for change in changes(ROOT, files):
             place = f"{change.file}:{change.where}"
-            known = (change.file, *change.lines((ROOT / change.file).read_text())) in same
+            old, new = change.lines((ROOT / change.file).read_text())
+            known = same & {(change.file, old, new), (change.file, old, None)}
             if not known and not place.startswith(passed_over) and options.only in change.file:
                 found.append(change)
         made += draw(found, options.draw, f"{options.seed}.{folder}", apart=not options.every)
