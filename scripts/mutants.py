@@ -10,7 +10,8 @@ and the first that fails ends it. Kept ones name their tests. For drawn ones the
 changed line, then those named after the file, then those that speak of its module or of what it defines, then those of
 its folder, then the contracts. A test that fails counts where it passes without the mutant, and with it fails again,
 alone and with more time; one that takes too long, and a tenth of that without the mutant, is not asked again, and is
-said to hang. A mutant that outlives `--limit` seconds counts as alive. Equivalent changes, and places where every
+said to hang. A mutant that outlives `--limit` seconds counts as alive. Seconds are those of a processor, so that it
+does not matter how busy the machine is. Equivalent changes, and places where every
 change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not drawn.
 """
 
@@ -48,10 +49,10 @@ LIST = ROOT / "tests" / "mutants.toml"
 TOP = "top"  # files beside the folders
 FOLDERS = ("algorithms", "parts", "aggregate", "core", "engine", "data", "measures", "executors", "wire", "settings")
 FOLDERS += ("problems", "models", "deploy", "study", TOP)
-OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not gpu and not hostile and not federation")
-TOO_LONG = 20  # seconds of a test
-OPTIONS += ("-o", f"timeout={TOO_LONG}", "--hypothesis-profile=mutants")
-LONGER = ("-o", "timeout=150")  # for a test that took too long, asked again: a busy machine is not a mutant
+QUICK = "not slow and not gpu and not hostile and not federation"
+OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", QUICK, "--hypothesis-profile=mutants")
+TOO_LONG, LONGER = 20, 60  # seconds of a processor for a test, and for one that is asked again, alone
+BY_THE_CLOCK = 5  # times as long where it waits, or others compute: a busy machine is not a mutant
 
 
 @dataclass(frozen=True)
@@ -145,14 +146,16 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool], usua
     """
     place = tree / mutant.file
     before = place.read_text()
-    end = time.monotonic() + limit
     passing = set[str]()  # with the mutant, when asked again
+    end = _children_computed() + limit
+    wall = ("-o", f"timeout={BY_THE_CLOCK * TOO_LONG}")
     try:
         for call in mutant.calls:
             while True:
                 place.write_text(mutant.text)
                 left_out = {*passing, *(test for test, fine in sound.items() if not fine)}
-                said = ask([*OPTIONS, *call.arguments], tree, end - time.monotonic(), call.chosen, left_out)
+                asked, left = [*OPTIONS, *wall, *call.arguments], end - _children_computed()
+                said = ask(asked, tree, left, call.chosen, left_out, most=TOO_LONG)
                 if said is None:
                     return Verdict(True, "out of time")
                 if said.code in {0, 5}:  # 5: nothing was collected
@@ -161,7 +164,7 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool], usua
                     raise SystemExit(said.text)
                 if not said.failed:  # no test failed: the process did, which may be so without the mutant too
                     place.write_text(before)
-                    again = ask([*OPTIONS, *call.arguments], tree, end - time.monotonic(), call.chosen, left_out)
+                    again = ask(asked, tree, left, call.chosen, left_out, most=TOO_LONG)
                     if again is not None and again.code == 0:
                         return Verdict(False, f"exit {said.code}: {said.text.strip()[-200:]}")
                     break
@@ -183,8 +186,15 @@ def _passes(test: str, tree: Path) -> bool:
     """Whether a test passes alone, with more time, or a file of tests can be read."""
     file, _, name = test.partition("::")
     asked = [file] if name else [file, "--collect-only"]
-    said = ask([*OPTIONS, *LONGER, *asked], tree, 300, (test,) if name else ())
+    wall = ("-o", f"timeout={BY_THE_CLOCK * LONGER}")
+    said = ask([*OPTIONS, *wall, *asked], tree, 2 * LONGER, (test,) if name else (), most=LONGER)
     return said is not None and said.code == 0
+
+
+def _children_computed() -> float:
+    """Seconds of a processor that calls have used."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 class _Worker:
@@ -226,7 +236,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="files whose path holds this")
     parser.add_argument("--reach", type=Path, help="what scripts/mutant_reach.py has written")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=300, help="seconds per mutant")
+    parser.add_argument("--limit", type=float, default=300, help="seconds of a processor per mutant")
     parser.add_argument("--show", action="store_true", help="only say what would be tried")
     options = parser.parse_args()
     listed = tomllib.loads(LIST.read_text())
