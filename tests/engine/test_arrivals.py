@@ -1,4 +1,4 @@
-"""Clients that come as they are done, by a clock written by hand: places, late ones, bytes, and what they began from."""
+"""Clients that come as they are done, by a clock written by hand: places, late ones, bytes, what they began from."""
 
 from __future__ import annotations
 
