@@ -25,6 +25,8 @@ IMPORTED = ("torch", "torch.func", "numpy", "numpy.testing", "safetensors.torch"
 IMPORTED += ("asyncio", "multiprocessing.connection", "concurrent.futures", "xml.etree.ElementTree", "unittest.mock")
 # pytest says of hypothesis that its asserts are not rewritten: nobody asks them.
 QUIET = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
+QUICK = "not slow and not gpu and not hostile and not federation"
+SHORTLY = ("-q", "--tb=no", "-p", "no:cacheprovider", "-m", QUICK, "--hypothesis-profile=mutants")
 TIMEOUT = "Timeout (>"  # how pytest-timeout says it, too
 SLEEP = 5  # times as long as what may be computed may a call take by the clock: others compute too
 TICKS = os.sysconf("SC_CLK_TCK")

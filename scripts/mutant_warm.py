@@ -20,11 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from mutant_forks import QUIET, computed
+from mutant_forks import QUIET, SHORTLY, computed
 
 OPTIMIZED = 1  # the flag of a function's code; modules and classes do not have it
 MOST, PATIENCE = 15.0, 60.0  # seconds of a processor, and by the clock, that a test may take beyond its usual ones
 SLOWER, BUSIER = 6, 15  # times as long as usual
+HANGS = " (hangs)"
 
 
 class Asked(NamedTuple):
@@ -179,16 +180,13 @@ class Collected:
             os._exit(0)
 
 
-HANGS = " (hangs)"
-
-
-def killers(asked: Sequence[Asked], tree: Path, usual: Mapping[str, float], options: Sequence[str]) -> Iterator[str]:
+def killers(asked: Sequence[Asked], tree: Path, usual: Mapping[str, float]) -> Iterator[str]:
     """For each the test that kills it, or nothing. Runs in a process of its own, as it imports Accord from the tree."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _collect(asked, tree, usual, options, writing)
+        _collect(asked, tree, usual, writing)
     os.close(writing)
     count = 0
     with open(reading) as lines:
@@ -199,9 +197,7 @@ def killers(asked: Sequence[Asked], tree: Path, usual: Mapping[str, float], opti
     yield from [""] * (len(asked) - count)  # where it died, all are asked in the ordinary way
 
 
-def _collect(
-    asked: Sequence[Asked], tree: Path, usual: Mapping[str, float], options: Sequence[str], writing: int
-) -> NoReturn:
+def _collect(asked: Sequence[Asked], tree: Path, usual: Mapping[str, float], writing: int) -> NoReturn:
     def work(collected: Collected) -> None:
         for one in asked:
             os.write(writing, (json.dumps(collected.killer(one)) + "\n").encode())
@@ -216,6 +212,6 @@ def _collect(
         sys.modules["__main__"] = types.ModuleType("__main__")
         import pytest
 
-        pytest.main([*QUIET, *options, "-o", "timeout=0", "tests"], plugins=[Collected(tree, usual, work)])
+        pytest.main([*QUIET, *SHORTLY, "-o", "timeout=0", "tests"], plugins=[Collected(tree, usual, work)])
     finally:
         os._exit(0)

@@ -11,8 +11,8 @@ changed line, then those named after the file, then those that speak of its modu
 its folder, then the contracts. A test that fails counts where it passes without the mutant, and with it fails again,
 alone and with more time; one that takes too long, and a tenth of that without the mutant, is not asked again, and is
 said to hang. A mutant that outlives `--limit` seconds counts as alive. Seconds are those of a processor, so that it
-does not matter how busy the machine is. Equivalent changes, and places where every
-change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not drawn.
+does not matter how busy the machine is. Equivalent changes, and places where every change is one (the size of a block)
+or needs a GPU, are listed in the same file with the reason, and not drawn.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from pathlib import Path
 from typing import Any
 
 from mutant_draw import Change, changes, draw
-from mutant_forks import ask, prepare
+from mutant_forks import SHORTLY, ask, prepare
 from mutant_reach import Reach
 from mutant_tests import SOURCE, Call, nearest, reaching
+from mutant_warm import Asked, killers
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,8 +50,7 @@ LIST = ROOT / "tests" / "mutants.toml"
 TOP = "top"  # files beside the folders
 FOLDERS = ("algorithms", "parts", "aggregate", "core", "engine", "data", "measures", "executors", "wire", "settings")
 FOLDERS += ("problems", "models", "deploy", "study", TOP)
-QUICK = "not slow and not gpu and not hostile and not federation"
-OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", QUICK, "--hypothesis-profile=mutants")
+OPTIONS = ("-x", *SHORTLY)
 TOO_LONG, LONGER = 20, 60  # seconds of a processor for a test, and for one that is asked again, alone
 BY_THE_CLOCK = 5  # times as long where it waits, or others compute: a busy machine is not a mutant
 
@@ -219,12 +219,21 @@ class _Worker:
 def tried(
     mutants: list[Mutant], workers: int, limit: float, usual: dict[str, float]
 ) -> Iterator[tuple[Mutant, Verdict]]:
-    """Each with its verdict, in their order."""
+    """Each with its verdict: those first that one process can settle by what is known of the tests (`usual`)."""
     prepare()
     with tempfile.TemporaryDirectory(prefix="accord-mutants-") as home:
+        left = list(mutants)
+        if usual and sys.version_info >= (3, 11):  # where code knows its whole name
+            asked = [Asked(m.file, m.text, [test for call in m.calls for test in call.chosen]) for m in mutants]
+            begun = time.monotonic()
+            for mutant, killer in zip(mutants, killers(asked, copy_tree(Path(home) / "warm"), usual), strict=True):
+                if killer:
+                    left.remove(mutant)
+                    yield mutant, Verdict(False, killer, time.monotonic() - begun)
+                begun = time.monotonic()
         forks = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(workers, forks, _Worker.begin, (Path(home), usual)) as pool:
-            yield from zip(mutants, pool.map(_Worker.work, mutants, [limit] * len(mutants)), strict=True)
+            yield from zip(left, pool.map(_Worker.work, left, [limit] * len(left)), strict=True)
 
 
 def main() -> int:
