@@ -26,7 +26,8 @@ FURTHER = {
     "executors": ("tests/contracts/test_capture.py",),
     "settings": ("tests/config", "tests/cli/test_cli_bad_configuration.py"),
 }
-QUICK = ("tests/algorithms/test_defaults.py", "tests/data/test_seeds.py")  # seconds, and about very many files
+QUICK = ("tests/algorithms/test_defaults.py", "tests/contracts/test_defaults_everywhere.py")
+QUICK += ("tests/data/test_data_defaults.py", "tests/data/test_seeds.py")  # seconds each, and about very many files
 MATRIX = "tests/contracts/test_matrix.py"
 MATRIX_FOR = dict.fromkeys(("core", "executors", "parts", "engine"), "fedavg or scaffold or fedrep or fedbr")
 
