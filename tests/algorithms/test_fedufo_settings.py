@@ -100,6 +100,19 @@ def test_rows_and_presets() -> None:
         assert "performance" in tiny(terms=terms, dynamic=True, performance="fresh").algorithm.tasks
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"terms": "cls"}, ""),
+        ({"terms": "cgl"}, ""),
+        ({"terms": "uad"}, "sends each client's model on to its group"),
+        ({"terms": "cgl", "dynamic": True, "performance": "fresh"}, "chooses clients by each one's accuracy"),
+    ],
+)
+def test_why_sums_of_the_answers_are_not_enough(given: dict[str, Any], why: str) -> None:
+    assert tiny(**given).algorithm.needs_each == why  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("factory", [fedufo, feduad])
 def test_every_setting_fits_its_own_annotation(factory: Any) -> None:
     for setting in settings_of(factory).values():
