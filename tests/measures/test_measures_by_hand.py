@@ -19,10 +19,10 @@ from accord.data.federated import Groups
 from accord.errors import ConfigError, DataError
 from accord.measures import MEASURES
 from accord.measures.accuracy import rounds_to, top_mean
+from accord.measures.calibration import reliability
 from accord.measures.column import Column, column_of, leading, number, of_headline, percent
 from accord.measures.confusion import confusion_matrix
 from accord.measures.drift import cosines
-from accord.measures.calibration import reliability
 from accord.measures.ece import ece
 from accord.measures.f1 import f1, macro_f1, micro_f1
 from accord.measures.metric import Metric
