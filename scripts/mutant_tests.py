@@ -32,7 +32,7 @@ MATRIX = "tests/contracts/test_matrix.py"
 MATRIX_FOR = dict.fromkeys(("core", "executors", "parts", "engine"), "fedavg or scaffold or fedrep or fedbr")
 
 
-SHORT, LONG = 3.0, 100.0  # seconds of tests in the first call, and in all of those that reach a line
+SHORT, LONG = 3.0, 500.0  # seconds of tests in the first call, and in all of those that reach a line
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def reaching(reach: Reach, file: str, text: str, line: int) -> list[Call]:
     """Tests that run a line: few at first, then files not yet known, then the others; near and quick ones first."""
     near = {place: number // 5 for number, place in enumerate(nearest(file)[0].arguments)}
     tests = reach.tests(file, text, line)
-    tests.sort(key=lambda test: near.get(test.partition("::")[0], len(near)))
+    home = f"tests/{Path(file).relative_to(SOURCE).parts[0]}/"
+    tests.sort(key=lambda test: near.get(test.partition("::")[0], len(near) + (not test.startswith(home))))
     calls: list[list[str]] = [[], []]
     spent = 0.0
     for test in tests:
