@@ -307,3 +307,11 @@ def test_from_torch_refusals():
         from_torch(Squares(), test_clients=[1])
     with pytest.raises(DataError, match="missing"):
         from_torch([(torch.zeros(3), None), (torch.zeros(3), 1)])
+
+
+def test_named_inputs_must_be_named_in_both_parts() -> None:
+    named, plain, y = {"a": np.ones((4, 2))}, np.ones((4, 2)), np.array([0, 1, 0, 1])
+    for train, test in ((named, plain), (plain, named), (named, {"b": plain})):
+        with pytest.raises(DataError, match="train and test inputs must have the same names, shapes and kinds"):
+            from_arrays(train, y, test=(test, y))
+    assert from_arrays(named, y, test=(named, y)).fields is not None
