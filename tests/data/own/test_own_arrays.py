@@ -315,3 +315,10 @@ def test_named_inputs_must_be_named_in_both_parts() -> None:
         with pytest.raises(DataError, match="train and test inputs must have the same names, shapes and kinds"):
             from_arrays(train, y, test=(test, y))
     assert from_arrays(named, y, test=(named, y)).fields is not None
+
+
+def test_tensors_of_a_torch_data_set_must_be_two() -> None:
+    x, y = torch.zeros(10, 3), torch.arange(10) % 2
+    with pytest.raises(DataError, match=r"sample 0 is a tuple, expected a pair \(x, y\)"):
+        from_torch(TensorDataset(x, y, y))
+    assert from_torch(TensorDataset(x, y)).train.x.shape[1:] == (3,)
