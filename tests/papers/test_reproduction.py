@@ -46,6 +46,14 @@ def test_experiments_share_the_folder_of_a_run() -> None:
     assert folder("ufo-t1", "fedavg") == folder("ufo-t3", "cls")
 
 
+def test_a_federation_can_be_run_alone() -> None:
+    experiment = shelf.experiment("br-t1")
+    labels = [one.label for one in wanted(experiment, (0,), "full", ["fedavg", "fedbr"], (), ["br-cifar10"])]
+    assert labels == ["fedbr in br-cifar10, seed 0", "fedavg in br-cifar10, seed 0"]
+    with pytest.raises(ConfigError, match=r"br-t1 has no place 'cifar'.*Allowed: br-mnist, br-cifar10, br-cifar100"):
+        wanted(experiment, (0,), "full", [], (), ["cifar"])
+
+
 def test_what_is_missing_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_process(monkeypatch)
     where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
