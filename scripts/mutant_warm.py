@@ -1,4 +1,4 @@
-"""Mutants as forks of one process that has collected all tests: a tenth of the time of importing all anew for each.
+"""Mutants as forks of one process that has collected all tests, so that nothing is imported anew for each.
 
 Most changes lie in functions. A fork puts the changed code in the place of the old one, in memory, and runs the tests
 that are known to run the line. The file is changed too, for what is imported later or in processes of its own. What
@@ -25,6 +25,7 @@ from mutant_forks import QUIET, SHORTLY, computed
 OPTIMIZED = 1  # the flag of a function's code; modules and classes do not have it
 MOST, PATIENCE = 15.0, 60.0  # seconds of a processor, and by the clock, that a test may take beyond its usual ones
 SLOWER, BUSIER = 6, 15  # times as long as usual
+TOGETHER = 40.0  # usual seconds of the tests that are asked of one mutant; what is left is asked in the ordinary way
 HANGS = " (hangs)"
 
 
@@ -102,7 +103,11 @@ class Collected:
         """The test that fails, and fails again alone; nothing where there is none."""
         place = self.tree / asked.file
         before = place.read_text()
-        known = [test for test in asked.tests if test in self.items and test in self.usual]
+        known, spent = list[str](), 0.0
+        for test in asked.tests:
+            if test in self.items and spent + self.usual.get(test, TOGETHER) < TOGETHER:
+                known.append(test)
+                spent += self.usual[test]
         place.write_text(asked.text)
         try:
             failed = self._first(known, str(place), before, asked.text) if known else ""
