@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from accord.config import load_config
 from accord.data.federated import FederatedData, Groups, Pool
 from accord.engine.build import check_data, judged_on_validation, pooled
+from accord.engine.federation import Federation
+from accord.engine.hosting import _Simulated
 from accord.errors import ConfigError, DataError
 
 
@@ -62,3 +67,23 @@ def test_judged_on_validation_samples_in_the_place_of_tests() -> None:
     alone = clients([0], [1], validation=[[], [5]], unseen=1)
     with pytest.raises(DataError, match="no client has validation data"):
         judged_on_validation(alone)
+
+
+def test_data_that_is_divided_already_must_be_for_the_task_that_is_asked() -> None:
+    divided = clients([0, 1, 2], [3, 4, 5])
+    sets = ["executor=sequential", "device=cpu", "model.name=mlp", "model.hidden=[2]"]
+    assert Federation.build(load_config(sets=[*sets, "task=classification"]), divided).facts.num_classes == 2
+    with pytest.raises(ConfigError, match="regression"):
+        Federation.build(load_config(sets=[*sets, "task=regression"]), divided)
+
+
+def test_a_simulations_rehearsal_is_one_and_its_rounds_are_not() -> None:
+    asked: list[tuple[int, dict[str, Any]]] = []
+    federation: Any = SimpleNamespace(
+        config=SimpleNamespace(rounds=9), exchange=lambda executor, store, round, **how: asked.append((round, how))
+    )
+    house = _Simulated(federation, "executor", "store", "clock")  # type: ignore[arg-type]
+    house.rehearsal()
+    house.exchange(3)
+    house.start()
+    assert asked == [(9, {"rehearsal": True}), (3, {"clock": "clock"}), (0, {"clock": "clock"})]
