@@ -38,7 +38,7 @@ def reproduce(
     from accord.papers import reproduction
 
     if pages or page:
-        _write(None if pages else _given(id), results, docs, runs)
+        _write(None if pages else _given(id), results, docs)
         return
     try:
         result = reproduction.reproduce(
@@ -73,10 +73,10 @@ def _given(id: str | None) -> str:
     return id
 
 
-def _write(id: str | None, results: Path, docs: Path, runs: Path) -> None:
+def _write(id: str | None, results: Path, docs: Path) -> None:
     from accord.papers import shelf
     from accord.papers.pages import write_pages
 
     papers = None if id is None else [shelf.experiment(id).paper]
-    for path in write_pages(results, docs, papers, runs):
+    for path in write_pages(results, docs, papers):
         typer.echo(str(path))

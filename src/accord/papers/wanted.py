@@ -90,11 +90,11 @@ def wanted(
 
 
 def missing(runs: Sequence[Wanted], records: Records) -> list[Wanted]:
-    """Those of which no record goes to the last round."""
+    """Those of which no record goes to the last round and shows what is asked for."""
     left = []
     for one in runs:
         record = records.find(one.config)
-        if record is None or not record.complete(one.config.rounds):
+        if record is None or not (record.complete(one.config.rounds) and record.shows(one.config)):
             left.append(one)
     return left
 
