@@ -136,6 +136,16 @@ def test_python_about_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert build_data(load_config("mine.toml")).names == ("Aix", "Lyon", "Pau")
 
 
+def test_python_about_diagnoses_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    monkeypatch.chdir(tmp_path)
+    y = np.arange(90) % 3
+    x = (rng.normal(size=(90, 5)) + y[:, None]).astype(np.float32)
+    known: dict[str, object] = {"x": x, "y": y, "hospital": np.repeat(["Aix", "Lyon", "Pau"], 30)}
+    exec("\n".join(blocks((ROOT / "docs" / "diagnose.md").read_text(), "python")), known)
+    assert (tmp_path / "diagnosis.html").is_file()
+
+
 def test_python_about_tasks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first block to the last, a round each."""
     monkeypatch.chdir(tmp_path)
