@@ -9,6 +9,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,11 @@ IMPORTED = ("torch", "torch.func", "numpy", "numpy.testing", "safetensors.torch"
 IMPORTED += ("asyncio", "multiprocessing.connection", "concurrent.futures", "xml.etree.ElementTree", "unittest.mock")
 # pytest says of hypothesis that its asserts are not rewritten: nobody asks them.
 QUIET = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
+QUICK = "not slow and not gpu and not hostile and not federation"
+SHORTLY = ("-q", "--tb=no", "-p", "no:cacheprovider", "-m", QUICK, "--hypothesis-profile=mutants")
+TIMEOUT = "Timeout (>"  # how pytest-timeout says it, too
+SLEEP = 5  # times as long as what may be computed may a call take by the clock: others compute too
+TICKS = os.sysconf("SC_CLK_TCK")
 IMPORTED += ("PIL.Image", "matplotlib.pyplot", "typer", "rich.console", "sklearn.metrics", "scipy.stats", "pandas")
 
 
@@ -33,17 +39,29 @@ class Answer:
 
     code: int  # of the process; negative for a signal
     failed: str = ""  # the first test that failed, or the file that could not be read
-    slow: bool = False  # because it took too long
+    slow: bool = False  # because it took too long, by the processor's time or by the clock
     text: str = ""  # the end of what was printed
 
 
 class _Watch:
-    """Which tests are run, in which order, and the first that fails."""
+    """Which tests are run, in which order, each for how long, and the first that fails."""
 
-    def __init__(self, chosen: Sequence[str], left_out: Collection[str]) -> None:
+    def __init__(self, chosen: Sequence[str], left_out: Collection[str], most: float) -> None:
         self.place = {test: number for number, test in enumerate(chosen)}
-        self.left_out = left_out
+        self.left_out, self.most = left_out, most
         self.failed, self.slow = "", False
+        signal.signal(signal.SIGPROF, self._too_long)
+
+    def pytest_runtest_logstart(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, self.most)  # counts what it computes, however busy the machine is
+
+    def pytest_runtest_logfinish(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _too_long(self, number: int, frame: Any) -> NoReturn:
+        import pytest
+
+        pytest.fail(f"{TIMEOUT}{self.most} s of a processor)")
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         items[:] = [item for item in items if item.nodeid not in self.left_out]
@@ -53,7 +71,7 @@ class _Watch:
 
     def _note(self, report: Any) -> None:
         if report.failed and not self.failed:
-            self.failed, self.slow = report.nodeid, "Timeout (>" in str(report.longrepr)
+            self.failed, self.slow = report.nodeid, TIMEOUT in str(report.longrepr)
 
     pytest_runtest_logreport = pytest_collectreport = _note
 
@@ -71,17 +89,27 @@ def prepare() -> None:
 
 
 def ask(
-    arguments: Sequence[str], tree: Path, seconds: float, chosen: Sequence[str] = (), left_out: Collection[str] = ()
+    arguments: Sequence[str],
+    tree: Path,
+    seconds: float,
+    chosen: Sequence[str] = (),
+    left_out: Collection[str] = (),
+    *,
+    most: float = 20,
 ) -> Answer | None:
-    """Run pytest in a tree; None if it took longer than that. Of `chosen` tests, if any are named, only those."""
+    """Run pytest in a tree; None if that took more of a processor than `seconds`.
+
+    Of `chosen` tests, if any are named, only those, each for `most` seconds of a processor.
+    """
     with tempfile.TemporaryDirectory(prefix="accord-mutant-") as place:
         pid = os.fork()
         if pid == 0:
-            _run(arguments, tree, Path(place), _Watch(chosen, left_out))
-        end = time.monotonic() + max(seconds, 1)
+            _run(arguments, tree, Path(place), _Watch(chosen, left_out, most))
+        seconds = max(seconds, 1)
+        end = time.monotonic() + SLEEP * seconds
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
-            while not ended and time.monotonic() < end:
+            while not ended and time.monotonic() < end and computed(pid) < seconds:
                 time.sleep(0.01)
                 ended, status = os.waitpid(pid, os.WNOHANG)
         finally:
@@ -94,6 +122,15 @@ def ask(
         found = json.loads(said.read_text()) if said.exists() else {}
         text = (Path(place) / "text").read_text(errors="replace")[-2000:]
         return Answer(os.waitstatus_to_exitcode(status), text=text, **found)
+
+
+def computed(pid: int) -> float:
+    """Seconds of a processor that a process has used, with its children that ended; 0 where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / TICKS
 
 
 def _run(arguments: Sequence[str], tree: Path, place: Path, watch: _Watch) -> NoReturn:

@@ -117,7 +117,7 @@ def note(target: Path, tests: list[str]) -> None:
 
     times = _Times()
     options = ["-q", "-p", "no:cacheprovider", "--cov=src/accord", "--cov-context=test", "--cov-report="]
-    pytest.main([*options, "-m", "not slow and not gpu and not hostile", *tests], plugins=[times])
+    pytest.main([*options, "-m", "not slow and not gpu and not hostile and not federation", *tests], plugins=[times])
     target.write_text(json.dumps({test: s for test, s in times.seconds.items() if test not in times.bad}))
 
 

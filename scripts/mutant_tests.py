@@ -26,12 +26,13 @@ FURTHER = {
     "executors": ("tests/contracts/test_capture.py",),
     "settings": ("tests/config", "tests/cli/test_cli_bad_configuration.py"),
 }
-QUICK = ("tests/algorithms/test_defaults.py", "tests/data/test_seeds.py")  # seconds, and about very many files
+QUICK = ("tests/algorithms/test_defaults.py", "tests/contracts/test_defaults_everywhere.py")
+QUICK += ("tests/data/test_data_defaults.py", "tests/data/test_seeds.py")  # seconds each, and about very many files
 MATRIX = "tests/contracts/test_matrix.py"
 MATRIX_FOR = dict.fromkeys(("core", "executors", "parts", "engine"), "fedavg or scaffold or fedrep or fedbr")
 
 
-SHORT, LONG = 3.0, 100.0  # seconds of tests in the first call, and in all of those that reach a line
+SHORT, LONG = 3.0, 500.0  # seconds of tests in the first call, and in all of those that reach a line
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,18 @@ def reaching(reach: Reach, file: str, text: str, line: int) -> list[Call]:
     """Tests that run a line: few at first, then files not yet known, then the others; near and quick ones first."""
     near = {place: number // 5 for number, place in enumerate(nearest(file)[0].arguments)}
     tests = reach.tests(file, text, line)
-    tests.sort(key=lambda test: near.get(test.partition("::")[0], len(near)))
+    home = f"tests/{Path(file).relative_to(SOURCE).parts[0]}/"
+    tests.sort(key=lambda test: near.get(test.partition("::")[0], len(near) + (not test.startswith(home))))
     calls: list[list[str]] = [[], []]
     spent = 0.0
     for test in tests:
         if spent < LONG:
             calls[spent > SHORT].append(test)
         spent += reach.seconds[test] + 0.02
+    quick = Call(tuple(place for place in QUICK if place in near))  # of defaults, which no line of a function runs
     first, others = (Call(tuple(sorted({t.partition("::")[0] for t in call})), tuple(call)) for call in calls)
     new = Call(tuple(place for place in near if (ROOT / place).is_file() and not reach.knows(place)))
-    return [call for call in (first, new, others) if call.arguments]
+    return [call for call in (quick, first, new, others) if call.arguments]
 
 
 @lru_cache

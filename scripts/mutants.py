@@ -10,8 +10,9 @@ and the first that fails ends it. Kept ones name their tests. For drawn ones the
 changed line, then those named after the file, then those that speak of its module or of what it defines, then those of
 its folder, then the contracts. A test that fails counts where it passes without the mutant, and with it fails again,
 alone and with more time; one that takes too long, and a tenth of that without the mutant, is not asked again, and is
-said to hang. A mutant that outlives `--limit` seconds counts as alive. Equivalent changes, and places where every
-change is one (the size of a block) or needs a GPU, are listed in the same file with the reason, and not drawn.
+said to hang. A mutant that outlives `--limit` seconds counts as alive. Seconds are those of a processor, so that it
+does not matter how busy the machine is. Equivalent changes, and places where every change is one (the size of a block)
+or needs a GPU, are listed in the same file with the reason, and not drawn.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from pathlib import Path
 from typing import Any
 
 from mutant_draw import Change, changes, draw
-from mutant_forks import ask, prepare
+from mutant_forks import SHORTLY, ask, prepare
 from mutant_reach import Reach
 from mutant_tests import SOURCE, Call, nearest, reaching
+from mutant_warm import Asked, killers
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -48,10 +50,9 @@ LIST = ROOT / "tests" / "mutants.toml"
 TOP = "top"  # files beside the folders
 FOLDERS = ("algorithms", "parts", "aggregate", "core", "engine", "data", "measures", "executors", "wire", "settings")
 FOLDERS += ("problems", "models", "deploy", "study", TOP)
-OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
-TOO_LONG = 20  # seconds of a test
-OPTIONS += ("-o", f"timeout={TOO_LONG}", "--hypothesis-profile=mutants")
-LONGER = ("-o", "timeout=150")  # for a test that took too long, asked again: a busy machine is not a mutant
+OPTIONS = ("-x", *SHORTLY)
+TOO_LONG, LONGER = 20, 60  # seconds of a processor for a test, and for one that is asked again, alone
+BY_THE_CLOCK = 5  # times as long where it waits, or others compute: a busy machine is not a mutant
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def kept(listed: dict[str, Any]) -> list[Mutant]:
 
 def drawn(listed: dict[str, Any], options: argparse.Namespace, reach: Reach | None) -> list[Mutant]:
     """Fresh mutants, so many per folder, without those listed as equivalent and the places passed over."""
-    same = {(e["file"], e["old"], e["new"]) for e in listed.get("equivalent", [])}
+    same = {(e["file"], e["old"], e.get("new")) for e in listed.get("equivalent", [])}  # no `new`: any change of a line
     passed_over = tuple(listed.get("passed_over", {}))
     made = list[Change]()
     for folder in FOLDERS:
@@ -105,7 +106,8 @@ def drawn(listed: dict[str, Any], options: argparse.Namespace, reach: Reach | No
         files = (ROOT / SOURCE).glob("*.py") if folder == TOP else (ROOT / SOURCE / folder).rglob("*.py")
         for change in changes(ROOT, files):
             place = f"{change.file}:{change.where}"
-            known = (change.file, *change.lines((ROOT / change.file).read_text())) in same
+            old, new = change.lines((ROOT / change.file).read_text())
+            known = same & {(change.file, old, new), (change.file, old, None)}
             if not known and not place.startswith(passed_over) and options.only in change.file:
                 found.append(change)
         made += draw(found, options.draw, f"{options.seed}.{folder}", apart=not options.every)
@@ -144,14 +146,16 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool], usua
     """
     place = tree / mutant.file
     before = place.read_text()
-    end = time.monotonic() + limit
     passing = set[str]()  # with the mutant, when asked again
+    end = _children_computed() + limit
+    wall = ("-o", f"timeout={BY_THE_CLOCK * TOO_LONG}")
     try:
         for call in mutant.calls:
             while True:
                 place.write_text(mutant.text)
                 left_out = {*passing, *(test for test, fine in sound.items() if not fine)}
-                said = ask([*OPTIONS, *call.arguments], tree, end - time.monotonic(), call.chosen, left_out)
+                asked, left = [*OPTIONS, *wall, *call.arguments], end - _children_computed()
+                said = ask(asked, tree, left, call.chosen, left_out, most=TOO_LONG)
                 if said is None:
                     return Verdict(True, "out of time")
                 if said.code in {0, 5}:  # 5: nothing was collected
@@ -160,7 +164,7 @@ def alive(mutant: Mutant, tree: Path, limit: float, sound: dict[str, bool], usua
                     raise SystemExit(said.text)
                 if not said.failed:  # no test failed: the process did, which may be so without the mutant too
                     place.write_text(before)
-                    again = ask([*OPTIONS, *call.arguments], tree, end - time.monotonic(), call.chosen, left_out)
+                    again = ask(asked, tree, left, call.chosen, left_out, most=TOO_LONG)
                     if again is not None and again.code == 0:
                         return Verdict(False, f"exit {said.code}: {said.text.strip()[-200:]}")
                     break
@@ -182,8 +186,15 @@ def _passes(test: str, tree: Path) -> bool:
     """Whether a test passes alone, with more time, or a file of tests can be read."""
     file, _, name = test.partition("::")
     asked = [file] if name else [file, "--collect-only"]
-    said = ask([*OPTIONS, *LONGER, *asked], tree, 300, (test,) if name else ())
+    wall = ("-o", f"timeout={BY_THE_CLOCK * LONGER}")
+    said = ask([*OPTIONS, *wall, *asked], tree, 2 * LONGER, (test,) if name else (), most=LONGER)
     return said is not None and said.code == 0
+
+
+def _children_computed() -> float:
+    """Seconds of a processor that calls have used."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 class _Worker:
@@ -208,12 +219,21 @@ class _Worker:
 def tried(
     mutants: list[Mutant], workers: int, limit: float, usual: dict[str, float]
 ) -> Iterator[tuple[Mutant, Verdict]]:
-    """Each with its verdict, in their order."""
+    """Each with its verdict: those first that one process can settle by what is known of the tests (`usual`)."""
     prepare()
     with tempfile.TemporaryDirectory(prefix="accord-mutants-") as home:
+        left = list(mutants)
+        if usual and sys.version_info >= (3, 11):  # where code knows its whole name
+            asked = [Asked(m.file, m.text, [test for call in m.calls for test in call.chosen]) for m in mutants]
+            begun = time.monotonic()
+            for mutant, killer in zip(mutants, killers(asked, copy_tree(Path(home) / "warm"), usual), strict=True):
+                if killer:
+                    left.remove(mutant)
+                    yield mutant, Verdict(False, killer, time.monotonic() - begun)
+                begun = time.monotonic()
         forks = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(workers, forks, _Worker.begin, (Path(home), usual)) as pool:
-            yield from zip(mutants, pool.map(_Worker.work, mutants, [limit] * len(mutants)), strict=True)
+            yield from zip(left, pool.map(_Worker.work, left, [limit] * len(left)), strict=True)
 
 
 def main() -> int:
@@ -225,7 +245,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="files whose path holds this")
     parser.add_argument("--reach", type=Path, help="what scripts/mutant_reach.py has written")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=300, help="seconds per mutant")
+    parser.add_argument("--limit", type=float, default=300, help="seconds of a processor per mutant")
     parser.add_argument("--show", action="store_true", help="only say what would be tried")
     options = parser.parse_args()
     listed = tomllib.loads(LIST.read_text())

@@ -19,6 +19,7 @@ sys.path.append(str(ROOT / "scripts"))
 
 from mutant_draw import changes, draw  # noqa: E402
 from mutant_reach import extent  # noqa: E402
+from mutant_warm import put  # noqa: E402
 
 LISTED = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text())
 
@@ -120,3 +121,45 @@ def later(): return 1
 )
 def test_lines_that_run_together_by_hand(line: int, lines: tuple[int, int]) -> None:
     assert extent(ast.parse(FUNCTIONS), line) == lines
+
+
+LOADED = """SIZE = 3
+
+def plain(a, by=2):
+    return a + by
+
+def made(a):
+    def inner(b):
+        return a * b
+    return inner
+
+class Kind:
+    wide = 4
+
+    @property
+    def area(self):
+        return [self.wide + n for n in (1,)]
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code knows its whole name")
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("a + by", "a - by", (3, 10, [5])),
+        ("a * b", "a / b", (7, 2.5, [5])),
+        ("self.wide + n", "self.wide - n", (7, 10, [3])),
+        ("by=2", "by=3", None),  # a default is no function's code
+        ("SIZE = 3", "SIZE = 4", None),
+        ("wide = 4", "wide = 5", None),
+    ],
+)
+def test_loaded_functions_are_given_changed_code(old: str, new: str, found: tuple[Any, ...] | None) -> None:
+    space: dict[str, Any] = {}
+    exec(compile(LOADED, "loaded.py", "exec"), space)
+    before = space["made"](5)
+    functions = [space["plain"], space["made"], space["Kind"].area.fget, before]
+    assert put(functions, "loaded.py", LOADED, LOADED.replace(old, new)) == (found is not None)
+    if found is not None:
+        assert (space["plain"](5), space["made"](5)(2), space["Kind"]().area) == found
+        assert before(2) == found[1], "what is made already, too"

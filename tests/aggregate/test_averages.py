@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor
 
 from accord.aggregate import EMA, FedAvgM, Mean, ServerOptimizer
-from accord.aggregate.reptile import Reptile
+from accord.aggregate.reptile import Reptile, Rprop
 from accord.aggregate.robust import NormClip
 from accord.core.types import Replies, Result
 
@@ -33,6 +36,33 @@ def test_a_moving_average_keeps_what_the_rule_inside_remembers() -> None:
         state = {**state, **rule(state, "model", Replies((0, 1), results, torch.tensor([1, 3]), {}))}
         assert state["model.velocity"]["w"].tolist() == [velocity]
         assert state["model"]["w"].tolist() == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("rule", "weights"),
+    [
+        (Mean(), "examples"),
+        (Mean("uniform"), "uniform"),
+        (Reptile(), "uniform"),
+        (Rprop(), "uniform"),
+        (EMA(0.5, Mean("uniform")), "uniform"),
+        (ServerOptimizer(FedAvgM(), Mean("uniform")), "uniform"),
+        (ServerOptimizer(FedAvgM()), "examples"),
+    ],
+    ids=repr,
+)
+def test_a_rule_says_which_mean_it_reads_and_reads_no_more(rule: Any, weights: str) -> None:
+    """Of 2 with one sample and 6 with three: 5 by samples, 4 without. Two answers that are the mean do as well."""
+    mean = 5.0 if weights == "examples" else 4.0
+    assert rule.averages == weights
+    value = {"w": torch.tensor([1.0])}
+    state: dict[str, Params] = {"model": value, **rule.state("model", value)}
+    found = []
+    for sent in ((2.0, 6.0), (mean, mean)):
+        results = tuple(Result({"model": {"w": torch.tensor([one])}}, {}, {}) for one in sent)
+        found.append(rule(state, "model", Replies((0, 1), results, torch.tensor([1, 3]), {}))["model"]["w"])
+    assert torch.equal(*found)
+    assert found[0].tolist() != [1.0]
 
 
 def test_a_moving_average_leaves_counters_alone() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from accord.aggregate import blocks
 from accord.aggregate.mean import Mean
 from accord.aggregate.nash import Nash, gram_matrix, solve_bargaining
-from accord.core.tensors import Trees
+from accord.core.tensors import Tree, Trees
 from accord.core.types import Replies, Result
 
 
@@ -133,6 +133,15 @@ def test_a_hundred_clients_are_solved() -> None:
     gram = d.T @ d
     p = solve_bargaining(gram)
     assert np.abs(gram @ p - 1 / p).max() < 1e-10
+
+
+def test_the_order_of_an_answers_leaves_changes_no_bit() -> None:
+    """1e16 + 1 + 1 is 1e16, and 1 + 1 + 1e16 is not: leaves are summed by name, a to c."""
+    state: dict[str, Tree] = {"model": dict.fromkeys("abc", torch.zeros(1))}
+    for order in ("abc", "cba", "bca"):
+        leaves = {leaf: torch.tensor([1e8 if leaf == "c" else 1.0]) for leaf in order}
+        replies = Replies((0,), (Result({"model": leaves}, {}, {}),), torch.ones(1), {})
+        assert float(gram_matrix(state, ("model",), replies)[0, 0]) == 1e16 + 2
 
 
 # the rule ---------------------------------------------------------------------------------------------------------

@@ -64,6 +64,14 @@ def test_a_minority_cannot_move_the_median_out_of_the_honest_range(seed: int, ho
     assert (found <= honest.max(0)).all()
 
 
+@pytest.mark.parametrize("rule", [Median(), TrimmedMean(0.34)])
+def test_of_counters_the_largest_is_kept(rule: Aggregator) -> None:
+    """Batches seen by batch norm: no median, no mean of whole numbers."""
+    results = tuple(Result({"buffers": {"n": torch.tensor(n)}}, {}, {}) for n in (7, 40, 3))
+    replies = Replies((0, 1, 2), results, torch.ones(3), {})
+    assert int(rule({"buffers": {"n": torch.tensor(0)}}, "buffers", replies)["buffers"]["n"]) == 40
+
+
 # trimmed mean --------------------------------------------------------------------------------------------------
 def test_trimmed_mean_by_hand() -> None:
     assert fold(TrimmedMean(0.25), [[1], [2], [4], [1000]]) == [3]

@@ -5,6 +5,7 @@ Where neither gives a number the choice is ours, and is here so that it does not
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -15,12 +16,20 @@ from accord.aggregate.reptile import Reptile, Rprop
 from accord.aggregate.robust import Krum, TrimmedMean
 from accord.algorithms import dann, fedmmd, vhl
 from accord.algorithms.fedbr import components
+from accord.algorithms.fedbr.pseudo import PseudoData
+from accord.algorithms.feddecorr import Decorrelation
+from accord.algorithms.fedmmd import MMD
+from accord.algorithms.fedntd import NotTrueDistillation
+from accord.algorithms.fedrane.relations import Relations
 from accord.algorithms.fedufo import performance
+from accord.algorithms.fedufo.alignment import Discriminator
+from accord.algorithms.mixup import Mixup
 from accord.core.methods import ALGORITHMS
 from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
 from accord.models.around import graph
 from accord.models.around.heads import SHORTEST
+from accord.parts.momentum import ClientMomentum
 from accord.settings import settings_of
 
 DISCRIMINATOR: dict[str, Any] = {
@@ -139,6 +148,27 @@ def test_rules_optimizers_and_plans_left_alone() -> None:
     assert (plan.epochs, plan.steps, plan.batch_size, plan.last_batch) == (1, 0, 32, "pad")
     assert (nash.also, nash.scale, nash.power, nash.radius) == ((), "avg-norm", "examples", 0.0)
     assert nash.cap == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "renamed"),
+    [
+        (Decorrelation(), "feddecorr", {}),
+        (NotTrueDistillation(), "fedntd", {}),
+        (Mixup(), "mixup", {}),
+        (ClientMomentum(Schedule(0.1), SGD()), "fedcm", {}),
+        (MMD(0.1), "fedmmd", {}),
+        (PseudoData(0), "fedbr", {"size": ""}),
+        (Relations(), "fedrane", {"contrast": "lambda_cd", "lam": "lambda_b"}),
+        (Discriminator(), "fedufo", {"layers": "disc_layers", "hidden": "disc_hidden", "rate": "disc_lr"}),
+    ],
+    ids=lambda value: type(value).__name__ if is_dataclass(value) else "",
+)
+def test_a_part_left_alone_is_its_methods(part: Any, method: str, renamed: dict[str, str]) -> None:
+    own = {renamed.get(field.name, field.name): getattr(part, field.name) for field in fields(part)}
+    common = own.keys() & DEFAULTS[method].keys()
+    assert common
+    assert {name: own[name] for name in common} == {name: DEFAULTS[method][name] for name in common}
 
 
 def test_numbers_that_are_no_settings() -> None:

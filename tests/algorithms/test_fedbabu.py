@@ -13,7 +13,7 @@ from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.types import ClientData, Job
 from accord.errors import ConfigError
-from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.federation import Given, TinyRun, equal_trees, suited, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, FILLED, Params, by_samples, near, norm_model, same_in_processes, tiny
 from support.reference import forward, gradient, local_sgd, samples
 
@@ -105,3 +105,13 @@ def test_bad_settings_are_refused(settings: dict[str, Any], word: str) -> None:
 def test_a_network_without_a_body_is_refused() -> None:
     with pytest.raises(ConfigError, match="only a head"):
         fedbabu(tiny_setup(tiny_data(), tiny_model("linear")))
+
+
+def test_a_frozen_head_can_be_kept_but_not_tuned() -> None:
+    network = tiny_model().module(*tiny_model().init())
+    for name, value in network.named_parameters():
+        value.requires_grad_(not name.startswith("head"))
+    setup = tiny_setup(tiny_data(), suited(network))
+    assert "train" in fedbabu(setup, tune="all").tasks
+    with pytest.raises(ConfigError, match="algorithm fedbabu trains a head for every client"):
+        fedbabu(setup, tune="head")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from accord.algorithms.fedbuff import Stale
 from accord.config.tree import PaceConfig
-from accord.core.types import Began, Replies, Result
+from accord.core.keys import Key
+from accord.core.types import Began, Replies, Result, World
 from accord.errors import ConfigError
 from support.federation import Given, TinyRun, equal_trees
 from support.reference import Params, local_sgd
@@ -171,3 +174,15 @@ def test_what_it_refuses() -> None:
         TinyRun("fedbuff", {"concurrency": -1})
     with pytest.raises(ConfigError, match="server_lr"):
         TinyRun("fedbuff", {"server_lr": 0.0})
+
+
+def test_the_order_of_turns_is_drawn_from_sorted_clients_whatever_the_sampler_says() -> None:
+    """A set of 1 and 8 is not in order of its own."""
+    key = Key(5)
+    rng = key.at("turn", 3)
+    expected = [*rng.permutation([2, 4, 9]).tolist(), *rng.permutation([1, 8]).tolist()]
+    world = World(3, [1, 2, 4, 8, 9], np.ones(10, np.int64), key)
+    for named in ([2, 4, 9], [9, 2, 4], [4, 9, 2]):
+        method = TinyRun("fedbuff").algorithm
+        chosen = replace(method, sampler=lambda state, world, named=named: list(named))  # type: ignore[type-var]
+        assert chosen.order({}, world) == expected  # type: ignore[attr-defined]

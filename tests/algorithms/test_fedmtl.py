@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ def matrix_term(columns: list[Tensor], k: int, own: Tensor) -> Tensor:
     return 1e-4 * (W.norm() ** 2 + ((W * omega).sum(1) ** 2).sum())
 
 
-def mean_term(columns: list[Tensor], k: int, own: Tensor) -> Tensor:
-    return 0.3 / 2 * ((own - sum(columns) / 4) ** 2).sum()
+def mean_term(columns: list[Tensor], k: int, own: Tensor, mu: float) -> Tensor:
+    return mu / 2 * ((own - sum(columns) / 4) ** 2).sum()
 
 
 def reference(run: TinyRun, term: Any) -> list[Params]:
@@ -56,7 +57,14 @@ def reference(run: TinyRun, term: Any) -> list[Params]:
     return models
 
 
-@pytest.mark.parametrize(("options", "term"), [({}, matrix_term), ({"form": "mean", "mu": 0.3}, mean_term)])
+@pytest.mark.parametrize(
+    ("options", "term"),
+    [
+        ({}, matrix_term),
+        ({"form": "mean", "mu": 0.3}, partial(mean_term, mu=0.3)),
+        ({"form": "mean", "mu": 1.0}, partial(mean_term, mu=1.0)),
+    ],
+)
 def test_three_rounds_with_partial_participation(options: dict[str, Any], term: Any, float64: None) -> None:
     run = tiny(fedmtl, options, sampler=Given(*COHORTS))
     models = reference(run, term)

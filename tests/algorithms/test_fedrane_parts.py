@@ -219,6 +219,12 @@ def test_frozen_head_reads_unit_features(float64: None) -> None:
     assert torch.isfinite(unit.head(params, torch.zeros(1, 5))).all()
 
 
+def test_a_feature_for_every_class_is_enough_for_an_orthonormal_head() -> None:
+    assert orthonormal_head(tiny_model(hidden=(3,))).init()[0]["head.weight"].shape == (3, 3)
+    with pytest.raises(ConfigError, match="gives 2 features for 3 classes"):
+        orthonormal_head(tiny_model(hidden=(2,)))
+
+
 def test_heads_that_cannot_be_made_orthonormal() -> None:
     zero = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 3))
     nn.init.zeros_(zero[2].weight)

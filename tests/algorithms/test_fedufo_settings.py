@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, get_origin
 
 import pytest
 import torch
 
 from accord.algorithms.fedufo import feduad, fedufo
+from accord.algorithms.fedufo.settings import Settings, read
 from accord.core.optim import Adam
 from accord.errors import ConfigError
 from accord.sampling import Uniform
 from accord.settings import Misfit, fit, settings_of
-from support.federation import Given, tiny_data, tiny_model
+from support.federation import Given, tiny_data, tiny_model, tiny_setup
 from support.fedufo_reference import Options, Reference
 from support.fedufo_runs import tiny
 
@@ -40,6 +42,17 @@ from support.fedufo_runs import tiny
 def test_refusals(chosen: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         tiny(**chosen)
+
+
+@pytest.mark.parametrize(
+    ("given", "begins"),
+    [({}, 3), ({"terms": "uad+cgl"}, 3), ({"terms": "uad"}, 0), ({"terms": "cgl"}, 0), ({"stage_one_rounds": 1}, 1)],
+)
+def test_the_second_stage_begins_at_half_of_the_rounds(given: dict[str, Any], begins: int) -> None:
+    """Of seven rounds after three; where there is one kind of term alone there are no stages."""
+    data, model = tiny_data(), tiny_model()
+    setup = replace(tiny_setup(data, model), rounds=7)
+    assert read(setup, Settings(**given)).stage_two == begins
 
 
 def test_a_model_without_features_is_refused() -> None:
@@ -85,6 +98,19 @@ def test_rows_and_presets() -> None:
         assert [part.name for part in method.local.parts] == ["SampleLoss", *names]  # type: ignore[attr-defined]
     for terms in ("cgl", "uad+cgl"):
         assert "performance" in tiny(terms=terms, dynamic=True, performance="fresh").algorithm.tasks
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"terms": "cls"}, ""),
+        ({"terms": "cgl"}, ""),
+        ({"terms": "uad"}, "sends each client's model on to its group"),
+        ({"terms": "cgl", "dynamic": True, "performance": "fresh"}, "chooses clients by each one's accuracy"),
+    ],
+)
+def test_why_sums_of_the_answers_are_not_enough(given: dict[str, Any], why: str) -> None:
+    assert tiny(**given).algorithm.needs_each == why  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("factory", [fedufo, feduad])

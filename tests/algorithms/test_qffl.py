@@ -69,6 +69,17 @@ def test_by_hand() -> None:
     assert new["model"]["w"].tolist() == pytest.approx([-0.25])
 
 
+def test_clients_without_any_loss_give_a_number(float64: None) -> None:
+    """F = 1e-10 in its place, q = 1/2, eta = 1, one client at 1: 1e-5 / (1/2 1e5 + 1e-5) of the way."""
+    loss = {"loss": torch.tensor(0.0)}
+    answer = Result({"model": {"w": torch.ones(1)}, "loss_before": loss}, {}, {})
+    replies = Replies((0,), (answer,), torch.tensor([1]), {})
+    new = FairStep(0.5, Schedule(1.0)).update(
+        {"model": {"w": torch.zeros(1)}}, replies, World(0, [0], np.ones(1), Key(0))
+    )
+    assert new["model"]["w"].tolist() == pytest.approx([2e-10], rel=1e-6, abs=0)
+
+
 def test_the_loss_is_taken_before_training(float64: None) -> None:
     run = make(qffl)
     w = dict(run.state["model"])

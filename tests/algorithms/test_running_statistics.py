@@ -44,6 +44,11 @@ FLOATS = ("module.2.running_mean", "module.2.running_var")
         ("pfedme", {}, ALIKE),
         ("moon", {}, BY_SAMPLES),
         ("fml", {}, BY_SAMPLES),
+        ("server_rprop", {}, ALIKE),
+        ("fedreptile", {}, ALIKE),
+        ("qffl", {"q": 0.0}, ALIKE),
+        ("fedbr", {"lam": 0.0, "mu": 0.0}, ALIKE),
+        ("fedbuff", {"buffer": 3}, ALIKE),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

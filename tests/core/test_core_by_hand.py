@@ -20,6 +20,7 @@ from accord.core.methods import ALGORITHMS, is_personal
 from accord.core.task import gradient_of, gradients, stream
 from accord.core.tensors import add, add_to, normalised
 from accord.core.types import ClientData, Facts, Replies, Result, weighted_mean, weighted_sum
+from accord.core.whole import fill, named_values
 from accord.errors import DataError
 
 T = torch.tensor
@@ -191,3 +192,17 @@ def test_layers_in_evaluation_mode_keep_their_statistics() -> None:
     assert fixed_buffers(network.eval()) == frozenset(), "the whole was put into it: its owner had judged it"
     assert _called("0.fc", network) == "the submodule '0.fc'"
     assert _called("", network) == "the network Sequential"
+
+
+def test_values_by_name_are_the_modules_own() -> None:
+    """Whoever fills them fills the network."""
+    layer = nn.Linear(2, 1)
+    found = named_values(layer)
+    assert found["weight"] is layer.weight
+    assert found["bias"] is layer.bias
+    fill(layer, {"weight": T([[3.0, 4.0]]), "bias": T([5.0])}, "a file")
+    assert layer.weight.tolist() == [[3.0, 4.0]]
+    with pytest.raises(DataError, match="a file does not fit the network: 'bias' is missing in it"):
+        fill(layer, {"weight": T([[3.0, 4.0]])}, "a file")
+    with pytest.raises(DataError, match="'other' is which this network does not have"):
+        fill(layer, {"weight": T([[3.0, 4.0]]), "bias": T([5.0]), "other": T([1.0])}, "a file")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,42 @@ def test_nothing_to_do() -> None:
     assert Plan(steps=5, batch_size=8, last_batch="drop").schedule(rng(), 5) == []
 
 
+@pytest.mark.parametrize(
+    ("plan", "examples", "count", "lengths"),
+    [
+        (Plan(1, 0, 4), 10, 3, [4, 4, 2]),
+        (Plan(2, 0, 4), 10, 6, [4, 4, 2]),
+        (Plan(0, 0, 4), 10, 0, [4, 4, 2]),
+        (Plan(0, 5, 4), 10, 5, [4, 4, 2]),
+        (Plan(1, 2, 4), 10, 2, [4, 4]),
+        (Plan(1, 7, 4), 10, 7, [4, 4, 2]),
+        (Plan(3, 0, 0), 10, 3, [10]),
+        (Plan(2, 0, 4, "drop"), 10, 4, [4, 4]),
+        (Plan(2, 0, 4, "fill"), 10, 6, [4, 4, 4]),
+        (Plan(1, 5, 8, "drop"), 5, 0, []),
+        (Plan(1, 0, 8, "fill"), 5, 1, [5]),
+        (Plan(2, 3, 4), 0, 0, []),
+        (Plan(1, 0, 4), 1, 1, [1]),
+    ],
+)
+def test_steps_are_counted_as_they_are_taken(plan: Plan, examples: int, count: int, lengths: list[int]) -> None:
+    assert plan.count(examples) == len(plan.schedule(rng(), examples)) == count
+    assert plan.lengths(examples) == lengths
+
+
+def test_by_poisson_each_sample_comes_by_a_chance_of_its_own() -> None:
+    """4 of 10 in the mean, in as many batches; all of them where a batch is as large as the data."""
+    batches = Plan(400, 0, 4, poisson=True).schedule(rng(), 10)
+    assert len(batches) == 400 * 3
+    counts = np.bincount(np.concatenate(batches), minlength=10) / len(batches)
+    assert np.abs(counts - 0.4).max() < 0.06, "four standard deviations"
+    assert len({len(batch) for batch in batches}) > 5
+    assert len(Plan(1, 7, 4, poisson=True).schedule(rng(), 10)) == 7
+    for size in (0, 10, 99):
+        (whole,) = Plan(1, 0, size, poisson=True).schedule(rng(), 10)
+        assert whole.tolist() == list(range(10))
+
+
 def test_keys_are_addresses() -> None:
     key = Key(7)
     assert key.at("order", 3, 5).random() == key.at("order", 3, 5).random()
@@ -59,7 +96,9 @@ def test_keys_are_addresses() -> None:
         for client in (-1, 0, 1)
     }
     assert len(draws) == 36
-    assert 0 <= key.number("model") < 2**63
+    numbers = [key.number("model", round) for round in range(20)]
+    assert all(0 <= number < 2**63 for number in numbers)
+    assert max(numbers) >= 2**62, "all of the bits are drawn"
 
 
 def test_a_clients_key_is_a_hash_of_the_runs() -> None:

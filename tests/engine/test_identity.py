@@ -170,6 +170,13 @@ def test_digests_by_hand() -> None:
     assert identity.data_identity(turned)["changed_inputs"] == whole
 
 
+def test_no_row_of_a_long_tensor_is_passed_over() -> None:
+    rows = torch.arange(9000).reshape(9000, 1)
+    assert b"".join(identity._bytes(rows)) == rows.numpy().tobytes()
+    assert b"".join(identity._bytes(torch.zeros(0, 3))) == b""
+    assert b"".join(identity._bytes(torch.zeros(3, 0))) == b""
+
+
 def test_what_differs_is_said(tmp_path: Path) -> None:
     known = {
         "data": {"name": "a", "unseen": [1, 2, 3, 4]},

@@ -52,6 +52,8 @@ def test_of_a_traceback_the_error_is_kept() -> None:
 def test_the_line_names_a_few() -> None:
     assert line({}) == line({"left_out": {}}) == ""
     assert line({"left_out": {"4": {"times": 1, "why": "w"}}}) == "1 client was left out: 4 (once: w)"
+    five = line({"left_out": {str(k): {"times": 2, "why": "w"} for k in range(5)}})
+    assert five == "5 clients were left out: " + ", ".join(f"{k} (2 times: w)" for k in range(5))
     many = line({"left_out": {str(k): {"times": 2, "why": "w"} for k in range(9)}})
     assert many.startswith("9 clients were left out: 0 (2 times: w), 1 (2 times: w), ")
     assert many.endswith("4 (2 times: w), and 4 more (summary.json names them)")

@@ -14,9 +14,10 @@ import accord
 from accord.config import RunConfig, load_config
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.files import only_here, write_atomic
+from accord.engine.folder import abandoned, begin_in, read_config
 from accord.engine.logs import RunLogs
 from accord.engine.store import ClientStore
-from accord.errors import RunError
+from accord.errors import ConfigError, RunError
 from accord.wire.files import read_here
 
 SMALL = [
@@ -255,3 +256,23 @@ def test_nothing_is_cleared_away_while_another_process_works_there(
     with pytest.raises(RunError, match="another process works in"), only_here(tmp_path):
         pass
     assert leftover.exists()
+
+
+def test_a_run_begins_in_a_folder_of_its_own_with_the_files_it_is_given(tmp_path: Path) -> None:
+    config = load_config(sets=["rounds=7"])
+    place = tmp_path / "deep" / "run"
+    begin_in(place, config, {"data": {}}, {"federation.json": "{}"})
+    assert read_config(place).rounds == 7
+    assert (place / "federation.json").read_text() == "{}"
+    with pytest.raises(ConfigError, match="holds something else than a run"):
+        begin_in(place, config, {"data": {}}, {})
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="holds something else than a run"):
+        begin_in(other, config, {"data": {}}, {})
+    assert [path.name for path in other.iterdir()] == ["notes.txt"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot make the run's folder"):
+        begin_in(tmp_path / "file" / "run", config, {"data": {}}, {})
+    assert not abandoned(tmp_path / "nowhere")

@@ -38,6 +38,53 @@ def test_memory_merges_by_tree_and_survives_leaving_the_ram(tmp_path: Path) -> N
     assert store.clients() == [0, 1, 2, 3, 4]
 
 
+def test_clients_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    for client in (7, 2, 5):
+        store.put(client, (1, 0), memory(client))
+    assert store.clients() == [2, 5, 7]
+    assert list(store.save()) == ["2", "5", "7"]
+
+
+def test_those_used_least_of_late_leave_the_ram_first(tmp_path: Path) -> None:
+    """400 bytes each and room for 800: exactly two stay; whoever is larger than the room stays alone."""
+    store = ClientStore(tmp_path, SIZES, limit_bytes=800)
+    store.put(0, (1, 0), memory(0))
+    store.put(1, (1, 1), memory(1))
+    assert not list(tmp_path.iterdir()), "both fit"
+    store.get(0)
+    store.put(2, (2, 0), memory(2))
+    assert [path.name for path in tmp_path.iterdir()] == ["1-1.1.safetensors"], "0 was used after 1"
+    store.put(2, (3, 0), memory(3))
+    assert len(list(tmp_path.iterdir())) == 1, "what takes the place of something takes no more"
+    store.put(4, (3, 1), {"control": {"w": torch.zeros(1000)}})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "0-1.0.safetensors",
+        "1-1.1.safetensors",
+        "2-3.0.safetensors",
+    ]
+    found = [store.get(client) for client in (0, 1, 2)]
+    assert [float(one["control"]["w"][0]) for one in found if one is not None] == [0.0, 1.0, 3.0]
+
+
+def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    store.put(3, (1, 0), memory(3))
+    before = store.save()
+    store.put(4, (2, 0), memory(4))
+    (tmp_path / "3-1.0.safetensors").unlink()
+    after = store.save()
+    assert [path.name for path in tmp_path.iterdir()] == ["4-2.0.safetensors"]
+    assert not store.has(before)
+    assert store.has({"4": after["4"]})
+    other = ClientStore(tmp_path, SIZES, 1 << 20)
+    other.restore({"4": after["4"]})
+    other.put(4, (2, 1), memory(5))
+    assert other.save()["4"][0] == "4-2.1.safetensors"
+    other.collect_garbage([])
+    assert [path.name for path in tmp_path.iterdir()] == ["4-2.1.safetensors"]
+
+
 def test_a_method_without_memory_leaves_no_trace(tmp_path: Path) -> None:
     store = ClientStore(tmp_path, SIZES, 1 << 20)
     store.put(3, (0 + 1, 0), {})

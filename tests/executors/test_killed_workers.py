@@ -158,7 +158,8 @@ class Telling(Slow):
 
 
 PARENT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born deaf to it
 from functools import partial
 from accord.parts.averaging import averaging
 from accord.executors import worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from accord.core.task import Part
 from accord.core.view import View
 from accord.errors import DivergedError, RunError
-from accord.executors import processes
+from accord.executors import processes, worker
 from accord.executors.processes import Processes, cores
 from accord.executors.registry import NEVER
 from accord.executors.worker import SLACK
@@ -169,3 +170,31 @@ def test_how_a_worker_ended_is_told() -> None:
     assert _epitaph(-9).startswith("its worker was killed 3 times (exit code -9): ")
     for code in (0, 1, None):
         assert _epitaph(code).startswith(f"its worker ended 3 times (exit code {code}): ")
+
+
+def test_room_is_made_where_there_is_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes by hand; ten of them are slack. An answer may be twice the broadcast and what was sent alone."""
+    monkeypatch.setattr(processes, "SLACK", 10)
+    monkeypatch.setattr(worker, "SLACK", 1)  # of an arena
+    monkeypatch.setattr(processes, "room", lambda trees: trees.get("bytes", 0))
+    executor = Processes(TinyRun("fedavg").federation.site(), {}, workers=1)
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr(executor, "_restart", lambda: made.append(executor.room))
+
+    def ask(shared: int, *alone: tuple[int, int]) -> list[tuple[int, int]]:
+        made.clear()
+        works = [SimpleNamespace(private={"bytes": sent}, memory={"bytes": kept}) for sent, kept in alone]
+        request: Any = SimpleNamespace(shared={"bytes": shared}, works=works)
+        executor._make_room(request)
+        return list(made)
+
+    assert ask(100, (15, 5), (12, 0)) == [(20, 220)]
+    assert ask(100, (20, 0)) == [(20, 220)], "nobody is at work yet"
+    executor.workers = [object()]  # type: ignore[list-item]
+    assert ask(100, (20, 0)) == []
+    assert ask(100, (25, 5)) == [], "all of the slack"
+    assert ask(100, (25, 6)) == [(31, 231)]
+    assert ask(90) == []
+    assert ask(150, (1, 0)) == [(31, 301)], "the larger one stays"
+    assert executor.broadcast.size >= 150
+    executor.workers = []

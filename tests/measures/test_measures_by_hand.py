@@ -19,6 +19,7 @@ from accord.data.federated import Groups
 from accord.errors import ConfigError, DataError
 from accord.measures import MEASURES
 from accord.measures.accuracy import rounds_to, top_mean
+from accord.measures.calibration import reliability
 from accord.measures.column import Column, column_of, leading, number, of_headline, percent
 from accord.measures.confusion import confusion_matrix
 from accord.measures.drift import cosines
@@ -229,6 +230,16 @@ def test_a_sure_model_that_is_wrong_half_the_time() -> None:
     # confidence 1/2 lies in the eighth of fifteen bins, 0.9 in another: |1 - 0.5| / 2 + |0 - 0.9| / 2
     logits = T([[0.0, 0.0], [math.log(9.0), 0.0]], dtype=torch.float64)
     assert ece(logits, T([0, 1])) == pytest.approx((0.5 + 0.9) / 2)
+
+
+def test_of_three_classes_the_largest_probability_is_the_confidence() -> None:
+    """Sure to 0.5 and right, sure to 0.7 and wrong: bins 8 and 11 of fifteen, |1 - 0.5| / 2 + |0 - 0.7| / 2."""
+    logits = T([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], dtype=torch.float64).log()
+    assert ece(logits, T([0, 1])) == pytest.approx((0.5 + 0.7) / 2)
+    found = reliability(logits, T([0, 1]))
+    assert {place: found["count"][place] for place in range(15) if found["count"][place]} == {7: 1, 10: 1}
+    assert [found["correct"][place] for place in (7, 10)] == [1, 0]
+    assert [found["confidence"][place] for place in (7, 10)] == [0.5, 0.7]
 
 
 def test_directions() -> None:

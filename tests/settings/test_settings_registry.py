@@ -260,6 +260,13 @@ def test_plugins_that_cannot_be_used_are_named_in_a_warning_each(
     ]
 
 
+def test_a_module_that_hides_how_it_was_found_is_named_too(site: Path, widgets: Registry[Callable[..., Any]]) -> None:
+    (site / "bare_widget.py").write_text("__spec__ = None\n")
+    package(site, "bare", {"bare": "bare_widget"})
+    with pytest.warns(plugins.PluginWarning, match="registers no widget of that name"):
+        assert list(widgets) == ["one", "two"]
+
+
 def test_of_a_package_that_is_there_twice_the_first_on_the_path_counts(
     site: Path, widgets: Registry[Callable[..., Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

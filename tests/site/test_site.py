@@ -158,14 +158,6 @@ def test_what_cannot_be_rendered_is_refused() -> None:
     assert "<mfrac>" in mathml(r"\frac{a}{b}")
 
 
-def test_the_menu_bears_pages_that_are_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPTS / "site"))
-    hooks = runpy.run_path(str(SCRIPTS / "site" / "hooks.py"))
-    hooks["MAY_BE_MISSING"].add("nowhere.md")
-    filled = hooks["_filled"]([{"Looking": [{"Nowhere": "nowhere.md"}, {"Reports": "report.md"}]}])
-    assert filled == [{"Looking": [{"Reports": "report.md"}]}]
-
-
 def test_pictures_are_as_their_script_draws_them() -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / "pictures.py"), "--check"], capture_output=True, text=True, check=False

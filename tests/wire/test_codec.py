@@ -126,6 +126,13 @@ def test_nested_quantised_and_stacked_tensors_are_refused_when_written() -> None
         torch.vmap(lambda x: torch.tensor(len(encode({"a": {"w": x}}))))(torch.ones(2, 3))
 
 
+def test_the_order_of_trees_leaves_and_header_changes_no_byte() -> None:
+    one, two = torch.ones(2), torch.zeros(3)
+    assert encode({"a": {"x": one, "y": two}, "b": {}}, {"k": "1", "l": "2"}) == encode(
+        {"b": {}, "a": {"y": two, "x": one}}, {"l": "2", "k": "1"}
+    )
+
+
 @pytest.mark.parametrize("header", [{"trees": "x"}, {"checksum": "x"}, {"a": 1}, {1: "a"}, {"a": "\ud800"}])
 def test_a_header_of_other_things_is_refused(header: Any) -> None:
     with pytest.raises(DataError, match=r"in the header|the message's own"):

@@ -140,7 +140,7 @@ def gram_matrix(state: State, trees: tuple[str, ...], replies: Replies) -> Array
 
 def _moved(server: Tree, replies: Replies, tree: str, weights: Array) -> Tree:
     """Summed in float64, one client after the other."""
-    start = {leaf: server[leaf].double() for leaf in sorted(replies.results[0].reply[tree])}
+    start = {leaf: server[leaf].double() for leaf in replies.results[0].reply[tree]}
     step = {leaf: torch.zeros_like(value) for leaf, value in start.items()}
     for sent, weight in zip(replies.each(tree), weights.tolist(), strict=True):
         for leaf, value in start.items():

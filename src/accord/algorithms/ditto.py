@@ -32,7 +32,7 @@ class HeldNear(fl.Part):
     problems = ("any",)
     lam: float
     optimizer: Optimizer
-    clip: float = 0.0
+    clip: float
 
     def memory(self, job: fl.Job) -> fl.Trees:
         """The model of the client's first visit."""

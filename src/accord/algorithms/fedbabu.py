@@ -43,7 +43,7 @@ class FineTuned(fl.Part):
     tune: Tuned
     optimizer: Optimizer
     batch_size: int
-    clip: float = 0.0
+    clip: float
 
     def judged(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Tree, fl.Tree]:
         params, buffers = clone(job.shared["model"]), clone(job.shared["buffers"])

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accord.data.files import download
 from accord.data.files.download import Remote, fetch
 from accord.data.files.idx import MNIST_FILES
 from accord.data.public import cifar, emnist_letters, fashion_mnist, load_dataset, mnist
@@ -299,3 +300,50 @@ def test_published_checksums_are_well_formed():
         for remote in collection.remotes:
             assert re.fullmatch("[0-9a-f]{32}", remote.md5)
             assert all(url.endswith(remote.name) for url in remote.urls)
+
+
+class Body(io.BytesIO):
+    """A server's answer without a server."""
+
+    def __init__(self, body: bytes, status: int, **headers: str) -> None:
+        super().__init__(body)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "file", "total"),
+    [
+        (200, {"Content_Length": "5"}, b"abcde", b"abcde", 5),  # the part is not gone on with
+        (200, {}, b"abcde", b"abcde", 0),
+        (206, {"Content_Length": "2", "Content_Range": "bytes 3-4/5"}, b"de", b"xyzde", 5),
+        (206, {"Content_Range": "bytes 3-4/5"}, b"de", b"xyzde", 5),
+        (206, {"Content_Range": "bytes 3-4/*"}, b"de", b"xyzde", 0),
+    ],
+)
+def test_what_an_answer_says_of_its_length(
+    status: int, headers: dict[str, str], body: bytes, file: bytes, total: int, tmp_path: Path
+) -> None:
+    """Three bytes are there already; 0: how long it is is not known."""
+    part = tmp_path / "part"
+    part.write_bytes(b"xyz")
+    seen: list[tuple[str, int, int]] = []
+    download._store(Body(body, status, **headers), part, 3, "a", lambda *told: seen.append(told))  # type: ignore[arg-type]
+    assert part.read_bytes() == file
+    assert seen == [("a", 5, total)]
+
+
+@pytest.mark.parametrize("told", ["bytes 2-4/5", "bytes 4-4/5", "bytes", ""])
+def test_another_part_than_asked_for_is_thrown_away(told: str, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    part.write_bytes(b"xyz")
+    with pytest.raises(download._InterruptedError, match="another part of the file"):
+        download._store(Body(b"de", 206, Content_Range=told), part, 3, "a", None)  # type: ignore[arg-type]
+    assert not part.exists()
+
+
+def test_an_answer_that_breaks_off_is_noticed(tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    with pytest.raises(download._InterruptedError, match="after 4 of 5 bytes"):
+        download._store(Body(b"abcd", 200, Content_Length="5"), part, 0, "a", None)  # type: ignore[arg-type]
+    assert part.read_bytes() == b"abcd", "to be gone on with"

@@ -307,3 +307,18 @@ def test_from_torch_refusals():
         from_torch(Squares(), test_clients=[1])
     with pytest.raises(DataError, match="missing"):
         from_torch([(torch.zeros(3), None), (torch.zeros(3), 1)])
+
+
+def test_named_inputs_must_be_named_in_both_parts() -> None:
+    named, plain, y = {"a": np.ones((4, 2))}, np.ones((4, 2)), np.array([0, 1, 0, 1])
+    for train, test in ((named, plain), (plain, named), (named, {"b": plain})):
+        with pytest.raises(DataError, match="train and test inputs must have the same names, shapes and kinds"):
+            from_arrays(train, y, test=(test, y))
+    assert from_arrays(named, y, test=(named, y)).fields is not None
+
+
+def test_tensors_of_a_torch_data_set_must_be_two() -> None:
+    x, y = torch.zeros(10, 3), torch.arange(10) % 2
+    with pytest.raises(DataError, match=r"sample 0 is a tuple, expected a pair \(x, y\)"):
+        from_torch(TensorDataset(x, y, y))
+    assert from_torch(TensorDataset(x, y)).train.x.shape[1:] == (3,)

@@ -158,6 +158,15 @@ def test_damaged_schemas_are_refused(damage: Any, tmp_path: Path) -> None:
         Schema.read(tmp_path / "schema.json")
 
 
+def test_a_summary_without_a_known_value_is_one() -> None:
+    """A column that a site has nothing in, as it goes through a file."""
+    said = summaries()["Aix"].to_json()
+    said["columns"][0].update(known=0, mean=0.0, variance=0.0)
+    read = Summary.from_json(said, "it")
+    assert read.columns[0].known == 0
+    assert read.to_json() == said
+
+
 @pytest.mark.parametrize(
     "damage",
     [

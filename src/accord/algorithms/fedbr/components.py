@@ -55,7 +55,7 @@ class BiasReduction(fl.Part):
     projects: bool
     maximises: bool
     optimizer: Optimizer
-    clip: float = 0.0
+    clip: float
     momentum: ClientMomentum | None = None  # of FedCM, if the max step follows it too
 
     @property

@@ -58,7 +58,7 @@ class Contribute:
 
     size: int
     means: int
-    balanced: bool = False
+    balanced: bool
     plan: Plan = Plan(epochs=0, steps=1, batch_size=1)  # noqa: RUF009 - frozen, so it can be shared
 
     def first_memory(self, job: fl.Job) -> fl.Trees:

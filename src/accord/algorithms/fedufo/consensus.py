@@ -57,7 +57,7 @@ class GlobalConsensus(fl.Part):
     needs = "probabilities of classes for CGL"
     weight: float
     divergence: Divergence
-    first_round: int = 0
+    first_round: int
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """The received model's log-probabilities on all samples."""

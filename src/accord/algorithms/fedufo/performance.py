@@ -31,7 +31,7 @@ class WorstHalf:
     """
 
     of: Sampler
-    first_round: int = 0
+    first_round: int
 
     def size(self, clients: int) -> int:
         return self.of.size(clients)
@@ -101,7 +101,7 @@ class Performance(fl.Part):
     needs_each = "chooses clients by each one's accuracy"
     needs = "a share of right answers to sample clients by"
     stale: bool
-    share: float = 0.0
+    share: float
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         unknown = torch.full((len(world.sizes),), UNKNOWN, device=model.device)
@@ -125,7 +125,7 @@ class Performance(fl.Part):
 class MeasurePerformance(Question):
     """How well does the received model do on the client's own samples?"""
 
-    share: float = 0.0
+    share: float
 
     def discloses(self) -> Declared:
         return {"performance": Disclosure.SCORE}

@@ -1,0 +1,16 @@
+"""Shapes in a model's record: whole numbers, all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accord.deploy.rebuilt import SHAPE
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"), [([], True), ([3, 4], True), ([3, "4"], False), ([0.5], False), ((3,), False), (3, False)]
+)
+def test_a_shape_is_a_list_of_whole_numbers(value: Any, fits: bool) -> None:
+    assert SHAPE.fits(value) == fits
