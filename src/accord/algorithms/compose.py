@@ -70,7 +70,7 @@ def compose(
     chosen = [
         *build_parts(setup, parts),
         *([BiasReduction(pseudo, 0.0, 1.0, size, 0, False, False, setup.optimizer, setup.clip)] if pseudo else []),
-        *([GlobalConsensus(cgl, Divergence())] if cgl else []),
+        *([GlobalConsensus(cgl, Divergence(), 0)] if cgl else []),
         *([FixedHead()] if orthonormal else []),
     ]
     check_together(chosen)
