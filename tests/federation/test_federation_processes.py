@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pytest
 
 from accord.errors import RunError
 from accord.federation import processes
-from accord.federation.own_supernode import Naps
+from accord.federation.own_supernode import Keeper, Naps
 from accord.federation.processes import Process, began, end, exit_code, last_lines, marked, planned, start, waited
+from accord.federation.sooner import fetch_sooner
 from accord.federation.surroundings import surroundings
 from accord.federation.watch import keep_watch
 
@@ -211,3 +213,47 @@ def test_naps_grow_with_the_time_that_was_waited(monkeypatch: pytest.MonkeyPatch
     naps.sleep(0.5)  # the client app is at work
     naps.sleep(3)
     assert slept[-2:] == [0.1, 0.2]
+
+
+def test_a_superexec_that_died_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not before it has had some rest, should it die at once."""
+    now = [100.0]
+    monkeypatch.setattr("accord.federation.own_supernode.time.monotonic", lambda: now[0])
+    keeper, mark = Keeper(), tmp_path / "starts"
+    keeper.look()  # nothing was started yet
+    keeper.Popen(["sh", "-c", f"echo x >> {mark}"])
+    for seconds, starts in ((0.0, 1), (4.0, 1), (1.1, 2), (0.0, 2), (6.0, 3)):
+        now[0] += seconds
+        keeper.look()
+        assert keeper.process is not None
+        keeper.process.wait(10)
+        assert mark.read_text().count("x") == starts
+    keeper.Popen(["sleep", "60"])
+    alive = keeper.process
+    now[0] += 10
+    keeper.look()
+    assert keeper.process is alive
+    alive.kill()
+    alive.wait(10)
+
+
+def test_pieces_on_their_way_are_looked_for_again_soon() -> None:
+    from types import ModuleType
+
+    from flwr.supercore.inflatable import inflatable_utils
+    from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
+
+    theirs, looks = ModuleType("theirs"), list[float]()
+    theirs.pull_objects = inflatable_utils.pull_objects  # type: ignore[attr-defined]
+    fetch_sooner(theirs)
+
+    def pull(name: str) -> bytes:
+        looks.append(time.monotonic())
+        if len(looks) < 3:
+            raise ObjectUnavailableError(name)
+        return b"here"
+
+    assert theirs.pull_objects(["a"], pull) == {"a": b"here"}
+    assert looks[2] - looks[0] < 1, "Flower itself would have slept for three seconds"
+    with pytest.raises(SystemExit, match=r"Accord knows flwr 1\.41"):
+        fetch_sooner(ModuleType("other"))

@@ -32,6 +32,8 @@ HARMS = {
     "old round": "the answer's version is [1, 0]",
     "other client": "the answer's client is 0",
     "huge": "larger than the bytes allowed",
+    "says 10 GiB": "not a safetensors message of Accord",
+    "is 10 GiB": "larger than the bytes allowed",
 }
 
 
