@@ -33,6 +33,7 @@ def server_app(*, config: str = "", folder: str = "", observers: Sequence[Observ
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         from accord.flower.server import read_server_config, serve
+        from accord.flower.telling import Telling
 
         speak()
         given = {name: str(value) for name, value in context.run_config.items()}
@@ -42,7 +43,7 @@ def server_app(*, config: str = "", folder: str = "", observers: Sequence[Observ
                 raise ConfigError(f"the run config names no {name}: flwr run --run-config '{name}=\"...\"'")
         settings = read_server_config(path)
         bound_pulls(settings.federation.largest_message_mb << 20)
-        serve(grid, settings, Path(place).expanduser(), observers)
+        serve(grid, settings, Path(place).expanduser(), [Telling(), *observers])
 
     return app
 

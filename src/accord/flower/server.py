@@ -98,7 +98,6 @@ def check_config(config: RunConfig) -> None:
     for key, value, usual, why in (
         ("transform.name", config.transform.name, "none", "sites have their inputs as they are"),
         ("partition.unseen", config.partition.unseen, 0, "sites that never train are not on the roster"),
-        ("attack.name", config.attack.name, "none", "hostile clients are simulated"),
         ("clients.drop_rate", config.clients.drop_rate, 0.0, "nodes drop out by themselves"),
         ("pace", config.pace.used, False, "the clock is the real one"),
         ("attack.name", config.attack.name, "none", "hostile nodes come by themselves"),
