@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from accord.errors import RunError
 from accord.federation import processes
+from accord.federation.bell import SELDOM, Waiting, ringing
 from accord.federation.own_supernode import Keeper, Naps
 from accord.federation.processes import Process, began, end, exit_code, last_lines, marked, planned, start, waited
 from accord.federation.sooner import fetch_sooner
@@ -228,13 +230,35 @@ def test_a_superexec_that_died_is_started_again(monkeypatch: pytest.MonkeyPatch,
         assert keeper.process is not None
         keeper.process.wait(10)
         assert mark.read_text().count("x") == starts
-    keeper.Popen(["sleep", "60"])
+    keeper.ring()  # nobody hears it
+    keeper.Popen(["cat"])
     alive = keeper.process
     now[0] += 10
     keeper.look()
     assert keeper.process is alive
-    alive.kill()
-    alive.wait(10)
+    with alive:
+        alive.kill()
+
+
+def test_a_superexec_looks_when_it_rings() -> None:
+    """At the latest after two seconds; and as often as Flower would when there is no bell any more."""
+    end, other = os.pipe()
+    waiting = Waiting(end)
+    ring = ringing(iter([None, 7, 7]).__next__, lambda: os.write(other, b"\n") and None)
+    assert ring() is None
+    threading.Timer(0.3, ring).start()
+    began = time.monotonic()
+    waiting.sleep(0.01)
+    assert 0.2 < time.monotonic() - began < SELDOM
+    began = time.monotonic()
+    waiting.sleep(0.01)
+    assert time.monotonic() - began > SELDOM - 0.1
+    os.close(other)
+    for _ in range(2):
+        began = time.monotonic()
+        waiting.sleep(0.01)
+        assert time.monotonic() - began < 1
+    os.close(end)
 
 
 def test_pieces_on_their_way_are_looked_for_again_soon() -> None:

@@ -269,7 +269,10 @@ def test_flower_asks_our_workshop(monkeypatch: pytest.MonkeyPatch) -> None:
     from flwr.supercore.inflatable import inflatable_utils
 
     monkeypatch.setattr(running, "get_executor", running.get_executor)  # put back afterwards
+    monkeypatch.setattr(running, "time", running.time)
     monkeypatch.setattr(inflatable_utils, "pull_objects", inflatable_utils.pull_objects)
     monkeypatch.setattr("flwr.supercore.cli.flower_superexec", lambda: None)
-    own_superexec.main()
+    with open(os.devnull) as bell:
+        monkeypatch.setattr("sys.stdin", bell)
+        own_superexec.main()
     assert isinstance(running.get_executor("subprocess"), Workshop)

@@ -22,11 +22,12 @@ def main() -> None:
 
     from accord.config import from_dict
     from accord.core.methods import ALGORITHMS
+    from accord.federation.bell import Waiting
     from accord.federation.sooner import fetch_sooner
     from accord.federation.workshop import Workshop
     from accord.flower import client_app
 
-    if not hasattr(running, "get_executor"):
+    if not hasattr(running, "get_executor") or not hasattr(running, "time"):
         raise SystemExit(f"this version of Flower starts programs in another way; {VERSION}")
     from_dict({"algorithm": {"name": next(iter(ALGORITHMS))}})  # every method and network is imported before a fork
     fetch_sooner(inflatable_utils)
@@ -35,7 +36,7 @@ def main() -> None:
     def ours(*given: Any, **more: Any) -> Workshop:
         return workshop
 
-    running.get_executor = ours
+    vars(running).update(get_executor=ours, time=Waiting())
     flower_superexec()
 
 

@@ -8,17 +8,21 @@ the node would be connected and mute.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from accord.federation.bell import ringing
 from accord.federation.sooner import fetch_sooner
 
 SOONEST = 0.2  # seconds between two looks at the SuperLink, and
 HERE = 0.1  # for an answer of our own client app
 GROWTH = 1.2  # of the time between two looks, as long as there is nothing
 FOR_AN_ANSWER = 1.0  # Flower's naps below this are those until the client app has answered
+REPLACED = ("time", "subprocess", "_pull_and_store_message")
 REST = 5.0  # seconds at least from one start of the SuperExec to the next
 
 
@@ -48,9 +52,19 @@ class Keeper:
         self.began = 0.0
 
     def Popen(self, command: Sequence[str]) -> None:  # noqa: N802 - as Flower calls it
-        """Start it."""
+        """Start it, at the other end of the bell."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
         self.command, self.began = command, time.monotonic()
-        self.process = subprocess.Popen(command)  # noqa: S603
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603
+        assert self.process.stdin is not None
+        os.set_blocking(self.process.stdin.fileno(), False)
+
+    def ring(self) -> None:
+        """There is a message."""
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(OSError):  # it has died, or has not looked for very long: it will
+                os.write(self.process.stdin.fileno(), b"\n")
 
     def look(self) -> None:
         """Start it again if it has died."""
@@ -65,11 +79,12 @@ def main() -> None:
     from flwr.supernode import start_client_internal as inside
     from flwr.supernode.cli import flower_supernode
 
-    if not hasattr(inside, "time") or not hasattr(inside, "subprocess"):
-        raise SystemExit("this version of Flower waits in another way; Accord knows flwr 1.41")
+    if missing := [name for name in REPLACED if not hasattr(inside, name)]:
+        raise SystemExit(f"this version of Flower works in another way ({', '.join(missing)}); Accord knows flwr 1.41")
     fetch_sooner(inside)
     keeper = Keeper()
-    vars(inside).update(time=Naps(keeper.look), subprocess=keeper)
+    pull = ringing(inside._pull_and_store_message, keeper.ring)
+    vars(inside).update(zip(REPLACED, (Naps(keeper.look), keeper, pull), strict=True))
     flower_supernode()
 
 
