@@ -196,7 +196,6 @@ def test_surroundings_are_flowers_own_and_quiet(tmp_path: Path, monkeypatch: pyt
         "FLWR_HOME": str(tmp_path),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     }
     assert "FORWARDED_ALLOW_IPS" not in made
     assert made["PATH"].split(os.pathsep)[:2] == [str(tmp_path / "commands"), str(Path(sys.executable).parent)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from types import ModuleType
 
-FIRST = 0.05  # seconds until the second look; the time doubles with every further one
+FIRST = 0.2  # seconds until the second look; the time doubles with every further one
 
 
 def fetch_sooner(module: ModuleType) -> None:

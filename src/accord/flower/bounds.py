@@ -17,7 +17,7 @@ from flwr.app import Array
 from accord.errors import ConfigError
 
 LARGER = "the answer is larger than the bytes allowed"
-SOON = 0.05  # seconds; the time doubles with every further look
+SOON = 0.2  # seconds; the time doubles with every further look
 BESIDE = 1 << 24  # bytes of header and metrics
 
 
