@@ -77,9 +77,10 @@ def packed(letter: Letter, *more: Any) -> RecordDict:
     """As Flower's message; Flower sends equal pieces once, so that 10 GiB are a few megabytes on the wire."""
     content = envelopes.content_of(letter, *more)
     if kind_of_harm() == "is 10 GiB" and letter.header.get("task") == "train" and "reply" in letter.enclosures:
-        array, piece = Array("uint8", (TEN,), envelopes.FORM, b""), ArrayChunk(memoryview(bytes(5 << 20)))
-        array.__dict__["_chunks"] = [(piece.object_id, piece)] * (TEN // (5 << 20))
-        content["reply"] = ArrayRecord({envelopes.TREES: array})
+        content["reply"] = ArrayRecord({envelopes.TREES: Array("uint8", (TEN,), envelopes.FORM, b"")})
+        piece = ArrayChunk(memoryview(bytes(5 << 20)))
+        pieces = [(piece.object_id, piece)] * (TEN // (5 << 20))
+        content["reply"][envelopes.TREES].__dict__["_chunks"] = pieces  # what Flower would cut the array into
     return content
 
 

@@ -285,7 +285,8 @@ class Nodes:
         algorithm, round = self.federation.algorithm, self._round
         exchange = FlowerExchange(self.session, round, 0.0, Manner("judge", keeps=False, waits=False))
         try:
-            busy = self.session.clock.at_work()  # who is still training is not waited for
+            # Who is still training is not waited for, but at the end: then every site has its line in the table.
+            busy = self.session.clock.at_work() if round + 1 < self.federation.config.rounds else ()
             free = [client for client in self.federation.world(round).clients if client not in busy]
             replies = exchange("evaluate", free, algorithm.judged(state))
         except EmptyRound as reason:
