@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,6 @@ def _flwr(words: Sequence[str]) -> Answer:
 
 
 def _follow(app: str, settings: str, log: str) -> None:
-    from contextlib import redirect_stderr, redirect_stdout, suppress
-
     from flwr.cli.app import app as flwr
 
     begun = _flwr(["run", app, CONNECTION, "--run-config", settings])
@@ -139,11 +138,10 @@ def _unregister(keys: Sequence[str]) -> Answer:
     from accord.flower.keys import public_pem
 
     unwanted = {public_pem(Path(key)) for key in keys}
-    client = init_http_client_from_connection(read_superlink_connection(CONNECTION))
-    try:
+    with redirect_stdout(sys.stderr):  # Flower says whom it asks; the answer here is JSON alone
+        client = init_http_client_from_connection(read_superlink_connection(CONNECTION))
+    with closing(client):
         known = list(client.ListNodes(ListNodesRequest()).nodes_info)
-    finally:
-        client.close()
     for node in known:
         if bytes(node.public_key) in unwanted and node.status != "unregistered":
             answer = _flwr(["supernode", "unregister", str(node.node_id), CONNECTION])
