@@ -5,6 +5,7 @@ Train, validation and test samples are all others (`apart_data`), so a number ta
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterator
 from statistics import fmean, pstdev
@@ -85,7 +86,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Refere
         *(f"out={tmp_path_factory.mktemp('runs')}", "partition.clients=4", "partition.unseen=1", "targets=[0.3,0.99]"),
         *("evaluate.personal=true", "evaluate.drift=true", "evaluate.map=true", "evaluate.local_on_global=true"),
         *(f"evaluate.unseen_epochs={EPOCHS}", "evaluate.balanced_accuracy=true", "evaluate.macro_f1=true"),
-        "evaluate.batch_size=10",
+        *("evaluate.batch_size=10", "evaluate.training=true", "evaluate.feature_map=5", "evaluate.local_view=5"),
     ]
     try:
         outcome = accord.run(load_config(None, sets), data=apart_data(), model=accord.adapt(network(), head="2"))
@@ -152,6 +153,35 @@ def test_validation_counts_every_sample_the_same(both: Any) -> None:
         unweighted += abs(expected - fmean(values)) > 0.01
     assert unweighted, "weights must show"
     assert outcome.summary["validation_accuracy"] == outcome.metrics[-1]["validation_accuracy"]
+
+
+def test_training_accuracy_counts_every_sample_of_those_who_train(both: Any) -> None:
+    outcome, ours = both
+    sizes = [len(ours.data.train[k]) for k in MEMBERS]
+    for record, model in zip(outcome.metrics, ours.models[1:], strict=True):
+        values = ours.for_clients([model] * 3, "train")
+        expected = sum(v * n for v, n in zip(values, sizes, strict=True)) / sum(sizes)
+        assert record["training_accuracy"] == pytest.approx(expected)
+    newcomer = ours.accuracy(ours.models[-1], *ours.samples(NEWCOMER, "train"))
+    assert newcomer != pytest.approx(expected), "a newcomer's data must show"
+    assert outcome.summary["training_accuracy"] == outcome.metrics[-1]["training_accuracy"]
+
+
+def test_clients_models_answer_after_one_more_training(both: Any) -> None:
+    outcome, ours = both
+    x, y = ours.data.test_pool.x, ours.data.test_pool.y
+    view = outcome.summary["local_view"]
+    for client in MEMBERS:
+        rows = ours.logits(ours.step(ours.models[-1], client), x).tolist()
+        said = [row.index(max(row)) for row in rows]
+        assert view["answers"][str(client)] == [round(said.count(c) / len(said), 5) for c in range(3)]
+    labels = [int(y[round(place * (len(y) - 1) / 4)]) for place in range(5)]
+    assert base64.b64decode(view["map"]["labels"]) == bytes(labels)
+    assert len(base64.b64decode(view["map"]["points"])) == 2 * 2 * 5  # two models, two coordinates
+    assert view["map"]["client"] == 0
+    assert view["map"]["held"] == sorted(set(ours.samples(0, "train")[1].tolist()))
+    assert base64.b64decode(outcome.summary["feature_map"]["labels"]) == bytes(labels)
+    assert len(base64.b64decode(outcome.summary["feature_map"]["points"])) == 2 * 5
 
 
 def test_drift_is_the_cosine_with_the_servers_step(both: Any) -> None:

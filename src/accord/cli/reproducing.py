@@ -17,6 +17,7 @@ from accord.errors import ConfigError, RunError
 def reproduce(
     id: Annotated[str | None, typer.Argument(help="An experiment; `accord list experiments`.")] = None,
     rows: Annotated[str | None, typer.Option(metavar="A,B", help="Rows of its table; without them, all.")] = None,
+    places: Annotated[str | None, typer.Option(metavar="A,B", help="Its federations; without them, all.")] = None,
     seeds: Annotated[str, typer.Option(metavar="0,1,2", help="Seeds; the first of all rows comes first.")] = "0",
     scale: Annotated[str, typer.Option(help="full; short: fewer rounds; smoke: a minute, on embedded data.")] = "full",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -37,12 +38,13 @@ def reproduce(
     from accord.papers import reproduction
 
     if pages or page:
-        _write(None if pages else _given(id), results, docs, runs)
+        _write(None if pages else _given(id), results, docs)
         return
     try:
         result = reproduction.reproduce(
             _given(id),
             rows=words(rows, "--rows") if rows is not None else (),
+            places=words(places, "--places") if places is not None else (),
             seeds=numbers(seeds, "--seeds"),
             scale=cast(Literal["full", "short", "smoke"], scale),
             device=device,
@@ -71,10 +73,10 @@ def _given(id: str | None) -> str:
     return id
 
 
-def _write(id: str | None, results: Path, docs: Path, runs: Path) -> None:
+def _write(id: str | None, results: Path, docs: Path) -> None:
     from accord.papers import shelf
     from accord.papers.pages import write_pages
 
     papers = None if id is None else [shelf.experiment(id).paper]
-    for path in write_pages(results, docs, papers, runs):
+    for path in write_pages(results, docs, papers):
         typer.echo(str(path))

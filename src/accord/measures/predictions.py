@@ -20,7 +20,7 @@ from accord.data.federated import FederatedData, Groups, Index, Pool, unchanged
 from accord.problems import PROBLEMS, Problem
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
-Held = Literal["test", "validation"]
+Held = Literal["test", "validation", "train"]
 KEPT = ("logits", "features")  # what is large, and kept only where a measure reads it
 NO_TENSOR = torch.zeros(0)
 
@@ -118,7 +118,7 @@ class Predictions:
 
     def clients(self, split: Held) -> ClientScores | None:
         """The clients' own samples; None where no client has any."""
-        groups = self.data.test if split == "test" else self.data.validation
+        groups = {"test": self.data.test, "validation": self.data.validation, "train": self.data.train}[split]
         if not len(groups.order):
             return None
         if split not in self._clients:

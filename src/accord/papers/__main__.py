@@ -26,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m accord.papers", description=__doc__)
     parser.add_argument("id", nargs="*", help="of experiments; none: list them")
     parser.add_argument("--rows", type=listed, default=[], metavar="A,B")
+    parser.add_argument("--places", type=listed, default=[], metavar="A,B")
     parser.add_argument("--seeds", type=numbers, default=[0], metavar="0,1,2")
     parser.add_argument("--scale", default="full", help="full, short or smoke")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")

@@ -80,6 +80,7 @@ class Row:
     only: frozenset[str] = frozenset()  # settings it is part of; empty: all
     smoke: Sequence[str] = ()
     needs: str = ""
+    x: float | None = None  # where it lies on the axis, if the rows are the sweep
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Experiment:
     figures: Sequence[str] = ()
     text: str = ""  # an honest reading, with placeholders for numbers
     needs: str = ""
-    axis: str = ""  # what a sweep's columns differ in
+    axis: str = ""  # what a sweep's columns, or rows, differ in
     like: str = ""  # the experiment it is another view of: the same rows and columns
 
     @cached_property

@@ -1,47 +1,35 @@
 """Figures of an experiment, drawn from records alone: PNG and SVG, one colour per method everywhere.
 
-`rounds`, `seconds` and `bytes`: accuracy over what it cost; `loss`: the training loss over rounds; `clients`: the
-clients' accuracies in order; `sweep`: a number over what the columns differ in; `newcomers`: bars; `cosines`: a heat
-map of clients and rounds. (`tsne` and `outputs` need a trained network: `networks.py`.)
+`rounds`, `seconds` and `bytes`: accuracy over what it cost; `loss` and `training`: the training loss, and the accuracy
+on the clients' training data, over rounds; `clients`: the clients' accuracies in order; `sweep`: a number over what
+columns or rows differ in; `newcomers`: bars. Those of `maps.py`: `cosines`, `tsne`, `local-tsne`, `outputs`.
 """
 
 from __future__ import annotations
 
-import io
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.colours import Look, looks
-from accord.engine.files import write_atomic
-from accord.errors import ConfigError
+from accord.colours import looks
+from accord.papers.drawing import Drawn, Points, band, blank, dress, legend, runs_of, save, title_of
+from accord.papers.maps import MAPS
 from accord.papers.numbers import found
 from accord.papers.records import Record
 from accord.papers.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Points = list[tuple[float, float, float]]  # x, mean, deviation
 
 AXES = {
     "rounds": ("round", "accuracy %", ("accuracy",), 100.0),
     "seconds": ("seconds of the device", "accuracy %", ("accuracy",), 100.0),
     "bytes": ("gigabytes sent", "accuracy %", ("accuracy",), 100.0),
     "loss": ("round", "training loss", ("loss",), 1.0),
+    "training": ("round", "accuracy on training data %", ("training_accuracy",), 100.0),
 }
 MANY, SMOOTH = 30, 5  # a line of more points is a mean over so many neighbours
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure that was written."""
-
-    kind: str
-    name: str  # without its ending
 
 
 def draw(table: Table, kind: str, folder: Path) -> Drawn | None:
@@ -52,42 +40,6 @@ def draw(table: Table, kind: str, folder: Path) -> Drawn | None:
     name = f"{table.experiment.id}-{kind}"
     save(figure, folder / name)
     return Drawn(kind, name)
-
-
-def blank(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure with its axes side by side; no pyplot, so no global state and no display."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("figures need matplotlib: pip install 'accord-fl[plot]'") from error
-    figure = Figure(figsize=(4.4 * panels, 3.9), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
-
-
-def save(figure: Figure, path: Path) -> None:
-    """PNG and SVG, the same bytes for the same figure."""
-    from matplotlib import rc_context
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with rc_context({"svg.hashsalt": path.name, "svg.fonttype": "none"}):
-        for ending, facts in (("svg", {"Date": None}), ("png", {"Software": None})):
-            picture = io.BytesIO()
-            figure.savefig(picture, format=ending, dpi=110, metadata=facts)
-            write_atomic(path.with_name(f"{path.name}.{ending}"), picture.getvalue())
-
-
-def runs_of(table: Table) -> dict[str, dict[str, Sequence[Record]]]:
-    """By place, in words, the records of each row that has some."""
-    result: dict[str, dict[str, Sequence[Record]]] = {}
-    for place in table.experiment.places:
-        column = next(column for column in table.experiment.columns if column.place is place)
-        cells = [(row.name, table.cells.get((row.name, column.key))) for row in table.experiment.rows]
-        rows = {name: shown for name, cell in cells if cell is not None and (shown := cell.records or cell.diverged)}
-        if rows:
-            result[f"{place.setting.title}, {column.title}" if place.change else place.setting.title] = rows
-    return result
 
 
 def _curves(table: Table, kind: str) -> Figure | None:
@@ -114,9 +66,9 @@ def _lines(
     colours = looks([row.name for row in table.experiment.rows if row.name in shown])
     for axis, (title, lines) in zip(axes, drawn.items(), strict=True):
         for name, points in lines.items():
-            band(axis, points, colours[name], _title(table, name), marker)
+            band(axis, points, colours[name], title_of(table, name), marker)
         many = max(len(points) for points in lines.values()) > MANY
-        _dress(axis, title, across, f"{up}, mean of {SMOOTH} evaluations" if many else up)
+        dress(axis, title, across, f"{up}, mean of {SMOOTH} evaluations" if many else up)
     legend(figure, axes)
     return figure
 
@@ -179,7 +131,9 @@ def in_order(records: Sequence[Record]) -> list[float]:
 
 
 def _sweep(table: Table, kind: str) -> Figure | None:
-    """A number over what the columns differ in, one panel per setting."""
+    """A number over what the columns differ in, one panel per setting; or over what the rows differ in."""
+    if any(row.x is not None for row in table.experiment.rows):
+        return _over_rows(table)
     groups: dict[str, dict[str, Points]] = {}
     for column in table.columns:
         for row in table.experiment.rows:
@@ -189,6 +143,30 @@ def _sweep(table: Table, kind: str) -> Figure | None:
                 lines.setdefault(row.name, []).append((column.x, cell.ours.mean, cell.ours.std or 0.0))
     sorted_groups = {group: {name: sorted(points) for name, points in lines.items()} for group, lines in groups.items()}
     return _lines(table, sorted_groups, table.experiment.axis, table.columns[0].number.metric, marker="o")
+
+
+def _over_rows(table: Table) -> Figure | None:
+    """A line through the rows that lie on the axis, and the baseline as a level, one panel per column."""
+    one = table.experiment
+    lines: dict[str, Points] = {}
+    for column in table.columns:
+        cells = [(row.x, table.cells.get((row.name, column.key))) for row in one.rows if row.x is not None]
+        points = [(x, cell.ours.mean, cell.ours.std or 0.0) for x, cell in cells if cell is not None and cell.ours]
+        if points:
+            lines[column.key] = sorted(points)
+    if not lines:
+        return None
+    figure, axes = blank(len(lines))
+    own, level = looks([one.own, one.baseline]).values()
+    for axis, (key, points) in zip(axes, lines.items(), strict=True):
+        column = next(column for column in table.columns if column.key == key)
+        band(axis, points, own, f"with {one.axis}", marker="o")
+        base = table.cells.get((one.baseline, key))
+        if base is not None and base.ours is not None:
+            axis.axhline(base.ours.mean, color=level.colour, linestyle="--", label=title_of(table, one.baseline))
+        dress(axis, f"{column.group}, {column.title}", one.axis, column.number.metric)
+    legend(figure, axes)
+    return figure
 
 
 def _bars(table: Table, kind: str) -> Figure | None:
@@ -204,62 +182,9 @@ def _bars(table: Table, kind: str) -> Figure | None:
         axis.bar(place - 0.2, cell.ours.mean, 0.38, color=colours[name].colour, yerr=cell.ours.std, label="ours")
         if cell.printed.value is not None:
             axis.bar(place + 0.2, cell.printed.value, 0.38, color="white", edgecolor=colours[name].colour, hatch="//")
-    axis.set_xticks(range(len(shown)), [_title(table, name) for name in shown], fontsize="small")
-    _dress(axis, f"{column.group} (solid: ours; hatched: the paper)", "", column.title)
+    axis.set_xticks(range(len(shown)), [title_of(table, name) for name in shown], fontsize="small")
+    dress(axis, f"{column.group} (solid: ours; hatched: the paper)", "", column.title)
     return figure
-
-
-def _cosines(table: Table, kind: str) -> Figure | None:
-    """A panel per method: clients down, rounds across, the cosine of a client's update with the server's step."""
-    panels: dict[str, tuple[list[int], list[list[float]]]] = {}
-    for rows in runs_of(table).values():
-        for name, records in rows.items():
-            seen = [one for one in records[0].fields["evaluations"] if found(one, ("drift", "mean")) is not None]
-            each: list[list[float]] = [one["drift"].get("clients", []) for one in seen]
-            if each and all(each):
-                panels.setdefault(name, ([one["round"] for one in seen], each))
-    if not panels:
-        return None
-    figure, axes = blank(len(panels))
-    images = []
-    for axis, (name, (rounds, lines)) in zip(axes, panels.items(), strict=True):
-        values = list(zip(*lines, strict=True))
-        extent = (rounds[0], rounds[-1], len(values) - 0.5, -0.5)
-        images += [axis.imshow(values, aspect="auto", cmap="cividis", vmin=0, vmax=1, extent=extent)]
-        axis.set(title=_title(table, name), xlabel="round", ylabel="client")
-    figure.colorbar(images[0], ax=axes, label="cosine")
-    return figure
-
-
-def band(axis: Axes, points: Points, look: Look, label: str, marker: str | None = None) -> None:
-    """A line with a band of one deviation."""
-    xs, means, stds = (list(values) for values in zip(*points, strict=True))
-    only = marker or ("o" if len(points) == 1 else None)
-    axis.plot(xs, means, color=look.colour, linestyle=look.line, marker=only, markersize=4, linewidth=1.4, label=label)
-    if any(stds):
-        low, high = ([m + sign * s for m, s in zip(means, stds, strict=True)] for sign in (-1, 1))
-        axis.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
-
-
-def legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One for all panels, beside them."""
-    known: dict[str, Any] = {}
-    for axis in axes:
-        for line, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            known.setdefault(label, line)
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width + 0.5 + 0.075 * max(map(len, known)), max(height, 0.6 + 0.2 * len(known)))
-    figure.legend(list(known.values()), list(known), loc="outside right upper", fontsize="small")
-
-
-def _dress(axis: Axes, title: str, across: str, up: str) -> None:
-    axis.set_title(title, fontsize="medium")
-    axis.set(xlabel=across, ylabel=up)
-    axis.grid(alpha=0.3)
-
-
-def _title(table: Table, name: str) -> str:
-    return table.experiment.row(name).title.replace("$", r"\$")
 
 
 KINDS: Mapping[str, Callable[[Table, str], Figure | None]] = {
@@ -267,5 +192,5 @@ KINDS: Mapping[str, Callable[[Table, str], Figure | None]] = {
     "clients": _clients,
     "sweep": _sweep,
     "newcomers": _bars,
-    "cosines": _cosines,
+    **MAPS,
 }

@@ -14,9 +14,9 @@ from accord.engine.logs import versions
 from accord.report.runs import read_metrics, read_summary
 from accord.wire.lines import lines
 
-KEPT = ("round", "accuracy", "test_loss", "loss", "map", "drift")
+KEPT = ("round", "accuracy", "test_loss", "loss", "map", "cmc", "drift", "training_accuracy")
 SPREAD = ("best", "worst", "mean", "std")
-OF_THE_END = ("personal_accuracy", "personal_accuracy_before", "unseen")
+OF_THE_END = ("personal_accuracy", "personal_accuracy_before", "unseen", "feature_map", "local_view")
 _MACHINE = ("out", "name", "log", "checkpoint")  # of the configuration, and of nobody's interest
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from accord.engine.files import write_atomic
 from accord.papers import shelf, words
+from accord.papers.drawing import Drawn
 from accord.papers.experiment import Experiment, Setting
-from accord.papers.figures import Drawn, draw
-from accord.papers.networks import NETWORK_KINDS, draw_networks
+from accord.papers.figures import draw
 from accord.papers.readings import filled
 from accord.papers.records import Record, Records
-from accord.papers.reproduction import RUNS, seeds_of
+from accord.papers.reproduction import seeds_of
 from accord.papers.singles import broken, repeats
 from accord.papers.table import Table
 
@@ -33,23 +33,22 @@ CAPTIONS = {
     "sweep": "Over what the columns differ in",
     "newcomers": "New clients",
     "cosines": "Cosine of each client's update with the server's step",
+    "training": "Accuracy on the clients' training data over rounds",
     "tsne": "Features of test samples, t-SNE",
+    "local-tsne": "Features of the global and of a client's model, t-SNE",
     "outputs": "Answers of the clients' models on all test samples",
 }
 
 
-def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None, runs: Path = RUNS) -> list[Path]:
-    """The pages of `papers` (None: of all that have records), their figures, and the index.
-
-    Figures that need trained networks are drawn where the folders of their runs lie below `runs`, and stay otherwise.
-    """
+def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None) -> list[Path]:
+    """The pages of `papers` (None: of all that have records), their figures, and the index."""
     records = Records.of([results])
     tables = all_tables(records)
     written = []
     for paper in papers if papers is not None else list(shelf.PAPERS):
         known = [table for table in tables if table.experiment.paper == paper]
         if any(map(enough, known)):
-            drawn = {table.experiment.id: figures(table, docs / "figures", runs) for table in known if enough(table)}
+            drawn = {table.experiment.id: figures(table, docs / "figures") for table in known if enough(table)}
             _sweep_out(docs / "figures", known, drawn)
             write_atomic(docs / f"{paper}.md", page(paper, known, records, drawn))
             written.append(docs / f"{paper}.md")
@@ -73,16 +72,9 @@ def all_tables(records: Records) -> list[Table]:
     return [Table.of(one, records, seeds) for one in shelf.experiments()]
 
 
-def figures(table: Table, folder: Path, runs: Path) -> list[Drawn]:
-    """Those its records, or its runs' folders, are enough for."""
-    made = []
-    for kind in table.experiment.figures:
-        if kind not in NETWORK_KINDS:
-            made.append(draw(table, kind, folder))
-            continue
-        name = f"{table.experiment.id}-{kind}"
-        drawn = draw_networks(table.experiment, kind, runs, folder)
-        made.append(drawn or (Drawn(kind, name) if (folder / f"{name}.svg").is_file() else None))
+def figures(table: Table, folder: Path) -> list[Drawn]:
+    """Those its records are enough for."""
+    made = [draw(table, kind, folder) for kind in table.experiment.figures]
     return [one for one in made if one is not None]
 
 
@@ -122,6 +114,7 @@ def enough(table: Table) -> bool:
     """Whether a table says something of its own: two rows, or two points of a sweep."""
     rows = {row for (row, _), cell in table.cells.items() if cell.all}
     points = {column.x for column in table.columns if column.x is not None and table.rounds(column)}
+    points |= {x for row in rows if (x := table.experiment.row(row).x) is not None}
     return len(points) > 1 if table.experiment.axis else len(rows) > 1
 
 

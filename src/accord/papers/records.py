@@ -27,6 +27,8 @@ _OF_THE_MACHINE = (
     *("targets", "seed", "rounds"),
 )
 _OF_THE_DATA = ("dir", "download")
+# Measures that only some tables and figures ask for: a run without them does not answer those.
+LOOKS = ("drift", "feature_map", "local_on_global", "local_view", "map", "training", "unseen_epochs")
 FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has
 
 
@@ -94,6 +96,11 @@ class Record:
             return from_dict(self.fields["config"], source=str(self.path))
         return from_dict({}, self.fields["settings"], str(self.path))
 
+    def shows(self, config: RunConfig) -> bool:
+        """Whether it was looked at as a configuration asks."""
+        asked, kept = config.evaluate.options, self.config.evaluate.options
+        return all(kept.get(name) for name in LOOKS if asked.get(name))
+
     def until(self, rounds: int) -> Record:
         """The same run, seen at an earlier round; itself if it did not get further."""
         if self.rounds_done <= rounds:
@@ -144,9 +151,14 @@ class Records:
         return cls(found, unreadable)
 
     def find(self, config: RunConfig) -> Record | None:
-        """The one that says most about a run: the furthest, of equals the newest version, then the first by name."""
+        """The one that says most about a run: one that shows what is asked for, the furthest, of equals the newest
+        version, then the first by name."""
         known = self.by_question.get((question(config), config.seed), [])
-        return max(known, key=lambda record: (record.rounds_done, _ordered(record.version)), default=None)
+
+        def worth(record: Record) -> tuple[bool, int, tuple[int, ...]]:
+            return record.shows(config), record.rounds_done, _ordered(record.version)
+
+        return max(known, key=worth, default=None)
 
 
 def _ordered(version: str) -> tuple[int, ...]:

@@ -50,6 +50,7 @@ def reproduce(
     id: str | Experiment,
     *,
     rows: Sequence[str] = (),
+    places: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
     scale: Scale = "full",
     device: str = "auto",
@@ -68,6 +69,7 @@ def reproduce(
     Args:
         id: of the experiment, see `accord list experiments`; or one of your own.
         rows: names of rows; none: all of them.
+        places: names of federations, as in "fedbr in br-cifar10"; none: all of them.
         seeds: the first one of all rows is run before the next one of any.
         scale: full, as the paper has it; short, fewer rounds; smoke, a look at every row within a minute.
         device: cpu, cuda or auto.
@@ -89,7 +91,7 @@ def reproduce(
     small = scale == "smoke"
     machine = for_machine("cpu" if small and device == "auto" else device, one_core=small or jobs > 1)
     machine += ["checkpoint.every=0", "compile=false"] if small else []  # over before it could be stopped
-    asked = wanted(experiment, seeds, scale, rows, [*sets, *_not_given(machine, sets)])
+    asked = wanted(experiment, seeds, scale, rows, [*sets, *_not_given(machine, sets)], places)
     failed: dict[str, str] = {}
     left = missing(asked, Records.of([results]))
     if left and not only_show:

@@ -56,8 +56,9 @@ def _experiment(id: str) -> Experiment:
     if "like" in given:  # another view of the same runs
         base = read_toml(HERE / "experiments" / f"{given['like']}.toml")
         given = merged(base, {"figures": [], "reading": {}}, given)
+    given, change = _divided(given)  # what a figure asks of all runs, such as `evaluate.training`
     text = given.pop("reading", {}).get("text", "")
-    columns = _columns(given.pop("column"), id)
+    columns = _columns([merged(change, one) for one in given.pop("column")], id)
     rows = [_row(one, columns, id) for one in given.pop("row")]
     _unique([column.key for column in columns], f"{id}: columns")
     _unique([row.name for row in rows], f"{id}: rows")

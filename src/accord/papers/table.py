@@ -148,6 +148,8 @@ def _records(
     for seed in seeds:
         config = experiment.config(row, place, seed, scale)
         record = records.find(config)
-        if record is not None:
+        if record is not None and (
+            not experiment.like or record.shows(config)
+        ):  # another view must have been looked at
             found.append(record.until(config.rounds))
     return found

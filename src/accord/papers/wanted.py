@@ -64,18 +64,24 @@ def _looked_at(config: RunConfig) -> dict[str, Any]:
 
 
 def wanted(
-    experiment: Experiment, seeds: Sequence[int], scale: Scale, rows: Sequence[str] = (), sets: Sequence[str] = ()
+    experiment: Experiment,
+    seeds: Sequence[int],
+    scale: Scale,
+    rows: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    places: Sequence[str] = (),
 ) -> list[Wanted]:
     """All runs that can be run: of the first seed before those of the next, the paper's own method before the others.
 
     A smoke test takes the first place alone: all of them are the same digits there.
     """
-    check_rows(experiment, rows)
-    places = experiment.places[:1] if scale == "smoke" else experiment.places
+    _check_names(experiment, "row", rows, [row.name for row in experiment.rows])
+    _check_names(experiment, "place", places, [place.name for place in experiment.places])
+    chosen_places = [place for place in experiment.places if not places or place.name in places]
     found: dict[tuple[str, int], Wanted] = {}
     for seed in seeds:
         for row in experiment.by_importance:
-            for place in places:
+            for place in chosen_places[:1] if scale == "smoke" else chosen_places:
                 chosen = (not rows or row.name in rows) and experiment.holds(row, place)
                 if chosen and not experiment.obstacle(row, place):
                     one = Wanted(experiment, row, place, experiment.config(row, place, seed, scale, sets))
@@ -84,22 +90,20 @@ def wanted(
 
 
 def missing(runs: Sequence[Wanted], records: Records) -> list[Wanted]:
-    """Those of which no record goes to the last round."""
+    """Those of which no record goes to the last round and shows what is asked for."""
     left = []
     for one in runs:
         record = records.find(one.config)
-        if record is None or not record.complete(one.config.rounds):
+        if record is None or not (record.complete(one.config.rounds) and record.shows(one.config)):
             left.append(one)
     return left
 
 
-def check_rows(experiment: Experiment, rows: Sequence[str]) -> None:
-    """Refuse names that are no rows."""
-    known = [row.name for row in experiment.rows]
-    for name in rows:
+def _check_names(experiment: Experiment, what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
         if name not in known:
             raise ConfigError(
-                f"{experiment.id} has no row {name!r}.{nearest(name, known)} Allowed: {', '.join(known)}."
+                f"{experiment.id} has no {what} {name!r}.{nearest(name, known)} Allowed: {', '.join(known)}."
             )
 
 

@@ -1,0 +1,98 @@
+"""What all figures share: panels, lines with bands, legends, files. PNG and SVG, one colour per method everywhere."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accord.colours import Look
+from accord.engine.files import write_atomic
+from accord.errors import ConfigError
+from accord.papers.records import Record
+from accord.papers.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Points = list[tuple[float, float, float]]  # x, mean, deviation
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that was written."""
+
+    kind: str
+    name: str  # without its ending
+
+
+def blank(panels: int, lines: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with its axes, line by line, side by side; no pyplot, so no global state and no display."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError("figures need matplotlib: pip install 'accord-fl[plot]'") from error
+    figure = Figure(figsize=(4.4 * panels, 3.9 * lines), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(lines, panels, squeeze=False).flat)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """PNG and SVG, the same bytes for the same figure."""
+    from matplotlib import rc_context
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context({"svg.hashsalt": path.name, "svg.fonttype": "none"}):
+        for ending, facts in (("svg", {"Date": None}), ("png", {"Software": None})):
+            picture = io.BytesIO()
+            figure.savefig(picture, format=ending, dpi=110, metadata=facts)
+            write_atomic(path.with_name(f"{path.name}.{ending}"), picture.getvalue())
+
+
+def runs_of(table: Table) -> dict[str, dict[str, Sequence[Record]]]:
+    """By place, in words, the records of each row that has some."""
+    result: dict[str, dict[str, Sequence[Record]]] = {}
+    for place in table.experiment.places:
+        column = next(column for column in table.experiment.columns if column.place is place)
+        cells = [(row.name, table.cells.get((row.name, column.key))) for row in table.experiment.rows]
+        rows = {name: shown for name, cell in cells if cell is not None and (shown := cell.records or cell.diverged)}
+        if rows:
+            result[f"{place.setting.title}, {column.title}" if place.change else place.setting.title] = rows
+    return result
+
+
+def band(axis: Axes, points: Points, look: Look, label: str, marker: str | None = None) -> None:
+    """A line with a band of one deviation."""
+    xs, means, stds = (list(values) for values in zip(*points, strict=True))
+    only = marker or ("o" if len(points) == 1 else None)
+    axis.plot(xs, means, color=look.colour, linestyle=look.line, marker=only, markersize=4, linewidth=1.4, label=label)
+    if any(stds):
+        low, high = ([m + sign * s for m, s in zip(means, stds, strict=True)] for sign in (-1, 1))
+        axis.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
+
+
+def legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One for all panels, beside them."""
+    known: dict[str, Any] = {}
+    for axis in axes:
+        for line, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            known.setdefault(label, line)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width + 0.5 + 0.075 * max(map(len, known)), max(height, 0.6 + 0.2 * len(known)))
+    figure.legend(list(known.values()), list(known), loc="outside right upper", fontsize="small")
+
+
+def dress(axis: Axes, title: str, across: str, up: str) -> None:
+    """Titles and a faint grid."""
+    axis.set_title(title, fontsize="medium")
+    axis.set(xlabel=across, ylabel=up)
+    axis.grid(alpha=0.3)
+
+
+def title_of(table: Table, name: str) -> str:
+    """A row's title, as matplotlib takes it."""
+    return table.experiment.row(name).title.replace("$", r"\$")
