@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo federation test lint types unit test-slow test-hostile test-federation test-gpu mutants fingerprints tables results format bench bench-peers bench-scale clean
+.PHONY: help demo federation test lint types unit test-slow test-hostile test-federation test-gpu mutants fingerprints tables results docs docs-serve format bench bench-peers bench-scale clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -64,6 +64,12 @@ tables: $(READY)  ## write the tables in docs/methods.md, docs/method_costs.md a
 
 results: $(READY)  ## write docs/results from the records in results/
 	PYTHONPATH=src $(BIN)/python -m accord reproduce --pages
+
+docs: $(READY)  ## the documentation site, into build/site: open build/site/index.html, no server is needed
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(BIN)/python -m mkdocs build
+
+docs-serve: $(READY)  ## the same while you write, on http://127.0.0.1:8000
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(BIN)/python -m mkdocs serve --livereload
 
 format: $(READY)  ## let ruff format and fix
 	$(BIN)/ruff check --fix .

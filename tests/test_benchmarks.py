@@ -59,3 +59,11 @@ def test_a_digit_is_read_out_of_an_update(tmp_path: Path) -> None:
     (case,) = json.loads(where.read_text())["cases"].values()
     assert case["psnr"] > 20 > case["mean_digit"]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_diagnosis_is_held_against_what_is_known(tmp_path: Path) -> None:
+    where = tmp_path / "found.json"
+    few = ["--seeds", "100", "--clients", "6", "--only", "iid table;concept, table", "--quick"]
+    shown = run("benchmarks/calibrate_diagnosis.py", "findings", *few, "--json", str(where))
+    assert "| concept, table | " in shown
+    assert json.loads(where.read_text())["cases"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from types import ModuleType
 import pytest
 
 STORIES = Path(__file__).resolve().parent.parent / "examples" / "stories"
+NOTEBOOKS = STORIES.parent / "notebooks"
 
 
 @pytest.fixture
@@ -63,13 +65,20 @@ print(sum("image/png" in out.get("data", {}) for out in shown), "pictures")
 """
 
 
-def test_the_notebook_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "pictures"), [("hospitals", 2), ("fairness", 2), ("own_method", 0)])
+def test_a_notebook_runs(name: str, pictures: int, tmp_path: Path) -> None:
     here = tmp_path / "notebooks"  # beside the stories, as in the repository
     here.mkdir()
     (tmp_path / "stories").symlink_to(STORIES)
-    book = STORIES.parent / "notebooks" / "hospitals.ipynb"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", EXECUTE, str(book), str(here)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", EXECUTE, str(NOTEBOOKS / f"{name}.ipynb"), str(here)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "2 pictures" in done.stdout
+    assert f"{pictures} pictures" in done.stdout
+
+
+def test_notebooks_are_kept_without_what_they_printed() -> None:
+    books = [json.loads(path.read_text()) for path in NOTEBOOKS.glob("*.ipynb")]
+    code = [cell for book in books for cell in book["cells"] if cell["cell_type"] == "code"]
+    assert len(books) == 3
+    assert not [cell for cell in code if cell["outputs"] or cell["execution_count"] is not None]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from accord._version import __version__
 
 if TYPE_CHECKING:
-    from accord.api import describe, explain, run
+    from accord.api import describe, diagnose, explain, run
     from accord.config import RunConfig, from_dict, load_config
     from accord.core.methods import ALGORITHMS
     from accord.data import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from accord.deploy import Loaded, load, predict
     from accord.deploy.exported import export
+    from accord.diagnosis import Diagnosis
     from accord.engine.federation import Federation
     from accord.engine.run import Outcome, resume
     from accord.measures import Metric, metric
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALGORITHMS",
     "ComparisonResult",
+    "Diagnosis",
     "Federation",
     "Glance",
     "Loaded",
@@ -53,6 +55,7 @@ __all__ = [
     "adapt",
     "compare",
     "describe",
+    "diagnose",
     "explain",
     "export",
     "federate",
@@ -90,8 +93,9 @@ _HOMES = {
     ),
     "accord.deploy": ("Loaded", "load", "predict"),
     "accord.deploy.exported": ("export",),
+    "accord.diagnosis": ("Diagnosis",),
     "accord.engine.federation": ("Federation",),
-    "accord.api": ("describe", "explain", "run"),
+    "accord.api": ("describe", "diagnose", "explain", "run"),
     "accord.engine.run": ("Outcome", "resume"),
     "accord.measures": ("Metric", "metric"),
     "accord.models": ("adapt",),

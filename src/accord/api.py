@@ -1,4 +1,4 @@
-"""`accord.run`, `accord.describe` and `accord.explain`: what the commands of these names do, for Python."""
+"""`accord.run`, `describe`, `diagnose` and `explain`: what the commands of these names do, for Python."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from accord.config.cards import explanation
 from accord.data.description import Description
 from accord.data.description import describe as count
 from accord.data.federated import Dataset, FederatedData
+from accord.diagnosis import Diagnosis, looked_over
 from accord.engine.build import build_data
 from accord.engine.run import Outcome
 from accord.engine.run import run as start
@@ -125,6 +126,31 @@ def describe(
     """
     divided = data if isinstance(data, FederatedData) else build_data(configured(config, sets), data)
     return count(divided, split)
+
+
+def diagnose(
+    config: Config = None,
+    *,
+    data: FederatedData | Dataset | None = None,
+    model: nn.Module | None = None,
+    seed: int | None = None,
+    quick: bool = False,
+    sets: Sequence[str] = (),
+) -> Diagnosis:
+    """How non-IID a federation is, and what to do about it.
+
+    >>> found = accord.diagnose(sets=["partition.alpha=0.1", "data.limit=1000"], quick=True)
+    >>> found["labels"].severity, found.suggestion.enough
+    ('strong', False)
+
+    `print(found)` says everything, `found.page("diagnosis.html")` draws it, `found.json("diagnosis.json")` keeps the
+    numbers. `quick` leaves out a few rounds of FedAvg that measure how far clients pull apart.
+    """
+    settings = configured(config, [*sets, *([] if seed is None else [f"seed={seed}"])])
+    if data is not None and not isinstance(data, FederatedData | Dataset):
+        raise ConfigError(f"data must be made with accord.from_arrays(x, y) or its like, not {type(data).__name__}")
+    divided = data if isinstance(data, FederatedData) else build_data(settings, data)
+    return looked_over(divided, settings, model, quick=quick)
 
 
 def explain(name: str) -> str:

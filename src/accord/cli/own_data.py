@@ -26,9 +26,7 @@ OWN = {
     "features": _option("The columns to learn from; all others if not given.", "A,B", "--features"),
     "categorical": _option("Columns of words or codes.", "A,B", "--categorical"),
     "missing": _option("Missing values: error, mean or drop.", "WORD", "--missing"),
-    "task": _option(
-        "What is learned: auto, classification, regression, ...; `accord list problems`.", "WORD", "--task"
-    ),
+    "task": _option("What is learned: auto, classification, regression, ...; `accord list tasks`.", "WORD", "--task"),
     "test": _option("A table of the same form for testing.", "FILE", "--test"),
 }
 

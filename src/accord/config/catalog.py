@@ -64,8 +64,11 @@ def _choices(section: Any) -> Iterator[tuple[str, str]]:
 
 
 def card(kind: str, factory: Factory) -> str:
-    """The full explanation: an algorithm's is its module's docstring; the others are explained one by one."""
-    if kind == "algorithm":
+    """The full explanation: an algorithm's is its module's docstring; the others are explained one by one.
+
+    So is an algorithm made in a notebook, whose module is IPython's and says nothing of it.
+    """
+    if kind == "algorithm" and inspect.unwrap(factory).__module__ != "__main__":
         module = inspect.getmodule(inspect.unwrap(factory))
         text = inspect.getdoc(module) if module is not None else None
     else:

@@ -25,14 +25,14 @@ class Answers:
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """[B, C], or [B, L, C] for every position; a ConfigError where outputs are numbers."""
-        if self.problem == "regression":
+        if PROBLEMS[self.problem].real_labels:
             raise ConfigError("this model answers with numbers, which have no probabilities: use predict(raw)")
         return outputs.sigmoid() if self.problem == "multilabel" else outputs.softmax(-1)
 
     def words(self, outputs: Tensor) -> list[Any]:
         """An answer for each sample."""
         found: list[Any] = PROBLEMS[self.problem].predicted(outputs).tolist()
-        if self.problem == "regression":
+        if PROBLEMS[self.problem].real_labels:
             return [row[0] for row in found] if len(self.names) == 1 else found
         if self.problem == "multilabel":
             return [[name for name, true in zip(self.names, row, strict=True) if true] for row in found]

@@ -16,6 +16,7 @@ from accord.data.files.tables import read_table
 from accord.data.inputs import Inputs
 from accord.deploy.loaded import Loaded
 from accord.errors import ConfigError, DataError
+from accord.problems import PROBLEMS
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -81,7 +82,7 @@ def answers_table(model: Loaded, samples: Samples) -> str:
 def _lines(model: Loaded, samples: Samples) -> Iterator[list[Any]]:
     outputs = model.outputs(samples.raw)
     answers = model.answers.words(outputs)
-    if model.problem == "regression":
+    if PROBLEMS[model.problem].real_labels:
         several = len(model.classes) > 1
         yield ["sample", *(model.classes if several else ["predicted"])]
         rows: Any = answers if several else ([answer] for answer in answers)

@@ -63,7 +63,7 @@ def sites_of(data: FederatedData, values: Mapping[str, Vector], labels: Mapping[
 def label_columns(data: FederatedData) -> dict[str, list[Any]]:
     """What is told of the clients' training labels."""
     y, told = data.train_pool.y.cpu().numpy(), data.problem
-    if told == "regression":
+    if PROBLEMS[told].real_labels:
         means = _sums(data, y.reshape(len(y), -1).mean(axis=1)) / np.maximum(data.sizes, 1)
         return {"class": [""] * len(data), "label_mean": _or_none(np.where(data.sizes > 0, means, np.nan))}
     if told == "multilabel":

@@ -224,6 +224,7 @@ OTHERS = {
     "five_papers.md": "FedAvg against the five papers' methods, small federations",
     "all_methods.md": "All methods on one federation",
     "tuned_demo.md": "The demo, tuned",
+    "diagnosed.md": "What helps which skew, in small",
 }
 
 

@@ -29,6 +29,7 @@ class Problem(ABC):
     share: ClassVar[bool]  # whether the number lies between 0 and 1, and is written as a percentage
     output: ClassVar[tuple[str, str]]  # what a network gives a number for, one and many
     one_class: ClassVar[bool] = False  # whether every sample has one class: class counts and soft labels exist
+    real_labels: ClassVar[bool] = False  # whether labels and answers are real numbers
     weighs: ClassVar[bool] = False  # whether outputs may have weights
     # The headline, from the mean score of some samples: of all, or of a client's.
     reading: ClassVar[staticmethod[[float], float]] = staticmethod(float)

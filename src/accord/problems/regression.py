@@ -25,6 +25,7 @@ class Regression(Problem):
     title = "RMSE"
     higher_is_better = False
     share = False
+    real_labels = True
     output = ("number", "numbers")
     reading = staticmethod(math.sqrt)
 

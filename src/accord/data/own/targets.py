@@ -43,13 +43,13 @@ def targets(y: Any, count: int, task: str, what: str = "y") -> Targets:
     if task != "auto":
         PROBLEMS[task]  # an unknown one is refused with those there are
     found = task if task != "auto" else _looks_like(array, what)
-    if found == "classification":
+    if PROBLEMS[found].one_class:
         return Targets(labels(array, count, what), found)
     if len(array) != count:
         raise DataError(f"there are {count} samples but {what} has {len(array)} labels; they must be as many")
     if array.dtype.kind not in "buif":
         raise DataError(f"{what} must hold numbers for {found}, got dtype {array.dtype}")
-    if found == "regression":
+    if PROBLEMS[found].real_labels:
         return Targets(torch.from_numpy(array.astype(np.float64)).to(torch.get_default_dtype()), found)
     if array.dtype.kind == "f" and (array != np.floor(array)).any():
         raise DataError(f"{what} must hold whole numbers for {found}, and some have fractions or are missing")
@@ -58,7 +58,7 @@ def targets(y: Any, count: int, task: str, what: str = "y") -> Targets:
 
 def output_names(classes: int | Sequence[str] | None, task: str, parts: dict[str, Tensor]) -> tuple[str, ...]:
     """Names of what a network gives a number for, and the check that the labels fit them."""
-    if task == "classification":
+    if PROBLEMS[task].one_class:
         return class_names(classes, parts)
     names = _names(classes, task, parts)
     for what, y in parts.items():
@@ -83,7 +83,7 @@ def _names(classes: int | Sequence[str] | None, task: str, parts: dict[str, Tens
 
 def strata(y: Tensor, task: str) -> npt.NDArray[np.int64]:
     """[N] what test samples are spread over: classes, where there are any."""
-    return y.numpy() if task == "classification" else np.zeros(len(y), dtype=np.int64)
+    return y.numpy() if PROBLEMS[task].one_class else np.zeros(len(y), dtype=np.int64)
 
 
 def _looks_like(array: Array, what: str) -> str:

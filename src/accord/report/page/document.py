@@ -23,16 +23,16 @@ def write_report(places: Iterable[Path | str], target: Path) -> Path:
     return target
 
 
-def document(values: Mapping[str, Any]) -> str:
-    """The page as text."""
-    policy = f"{POLICY}; connect-src {chr(39)}self{chr(39)}" if values["live"] else POLICY
+def document(values: Mapping[str, Any], script: str = "") -> str:
+    """The page as text; `script` fills it from the values, where that is not the report's own."""
+    policy = f"{POLICY}; connect-src {chr(39)}self{chr(39)}" if values.get("live") else POLICY
     return (
         asset("page.html")
         .replace("{{policy}}", policy)
         .replace("{{title}}", html.escape(str(values["title"])))
         .replace("{{style}}", asset("page.css"))
         .replace("{{charts}}", asset("echarts.min.js"))
-        .replace("{{script}}", asset("page.js"))
+        .replace("{{script}}", asset("drawing.js") + (script or asset("page.js")))
         .replace("{{values}}", embedded(values))
     )
 
