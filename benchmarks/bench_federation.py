@@ -68,22 +68,38 @@ class Relay:
         self.server.close()
 
 
+PARTS = {  # by a word of their command
+    "own_superexec": "clients",
+    "own_supernode": "supernodes",
+    "flwr-serverapp": "server_app",
+    "federation.door": "superlink",
+}
+
+
 class Processors(Observer):
-    """Processor seconds of all processes of the federation after each round."""
+    """Processor seconds of all processes of the federation after each round, by what they are."""
 
     def __init__(self, marks: Sequence[str]) -> None:
-        self.marks, self.after = marks, list[float]()
+        self.marks, self.after = marks, list[dict[str, float]]()
 
     def round_ended(self, round: int, record: Any) -> None:
         self.after.append(self.now())
 
-    def now(self) -> float:
-        total = 0
+    def now(self) -> dict[str, float]:
+        spent = dict.fromkeys((*PARTS.values(), "others"), 0.0)
         for pid in marked(self.marks):
             with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_text()
+                part = next((part for word, part in PARTS.items() if word in words), "others")
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                total += sum(map(int, fields[11:15]))  # its own, and of those it started that have ended
-        return total / os.sysconf("SC_CLK_TCK")
+                ticks = sum(map(int, fields[11:15]))  # its own, and of those it started that have ended
+                spent[part] += ticks / os.sysconf("SC_CLK_TCK")
+        return spent
+
+    def per_round(self) -> dict[str, float]:
+        """Without the first rounds, and without the last one, in which all models are judged."""
+        first, last = self.after[FIRST - 1], self.after[-2]
+        return {part: (last[part] - first[part]) / (len(self.after) - 1 - FIRST) for part in last}
 
 
 def launched(folder: Folder, relay: Relay) -> list[Process]:
@@ -144,7 +160,8 @@ def measured(config: RunConfig, data: Any, place: Path) -> dict[str, Any]:
     begun = time.process_time()
     simulate(replace(config, out=str(place), name="alone", executor="sequential"), data=data)
     training_cpu = (time.process_time() - begun) / config.rounds
-    spent = (watch.after[-2] - watch.after[FIRST - 1]) / (len(watch.after) - 1 - FIRST)
+    parts = watch.per_round()
+    spent = sum(parts.values())
     return {
         "nodes": len(data),
         "cores": os.cpu_count(),
@@ -154,6 +171,7 @@ def measured(config: RunConfig, data: Any, place: Path) -> dict[str, Any]:
         "over_training_seconds": exchange - training,
         "slowest_exchange_seconds": max(there),
         "exchange_processor_seconds": spent,
+        **{f"of_which_{part}": seconds for part, seconds in parts.items()},
         "training_processor_seconds": training_cpu,
         "over_training_processor_seconds_per_core": (spent - training_cpu) / (os.cpu_count() or 1),
         "bytes_down_over_tensors": down / tensors_down,

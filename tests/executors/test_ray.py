@@ -13,8 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from accord.client import Sums, Work
-from accord.core.sums import averaged_trees
+from accord.client import Work
 from accord.core.tensors import num_bytes
 from accord.errors import ConfigError, DivergedError, RunError
 from accord.executors import choose
@@ -28,7 +27,7 @@ from accord.models import adapt
 from executors.test_killed_workers import Deadly
 from executors.test_processes import Trouble
 from support.federation import TinyRun, equal_trees, same, suited, tiny_data
-from support.on_ray import Complete, closing, over_ray
+from support.on_ray import Complete, closing, over_ray, summed
 
 pytest.importorskip("ray")
 
@@ -101,12 +100,6 @@ def test_a_killed_actor_is_replaced_and_its_client_run_again(tmp_path: Path) -> 
         assert run.replies.missing == {}
         assert same(run, over_ray(executor=Sequential).rounds(1))
     assert [mark.name for mark in tmp_path.iterdir()] == ["2-0"]
-
-
-def summed(run: TinyRun, block: int = 3) -> TinyRun:
-    """The run with partial sums, as `partial_sums = 3` would have it."""
-    run.federation.__dict__["sums"] = Sums(averaged_trees(run.algorithm), block)
-    return run
 
 
 def test_sums_of_blocks_do_not_depend_on_actors_or_their_ends(tmp_path: Path) -> None:

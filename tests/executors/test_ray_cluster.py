@@ -12,14 +12,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
+from accord.core.sums import averaged_trees
 from accord.errors import RunError
 from accord.executors.ray import OnRay, session
 from accord.executors.sequential import Sequential
 from executors.test_killed_workers import Deadly
 from support.cases import CASES, start
-from support.federation import same
-from support.on_ray import Complete, closing, over_ray
+from support.federation import equal_trees, same
+from support.on_ray import Complete, closing, over_ray, summed
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.federation
@@ -44,6 +46,30 @@ def test_every_method_has_the_bits_of_sequential(actors: int) -> None:
             assert len(run.executor.crew.members) == actors
         if not same(run, start(name, settings).rounds(3)):
             differ.append((name, settings))
+    assert not differ
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.timeout(1500)
+def test_sums_of_blocks_do_not_depend_on_the_actors_for_any_method_that_takes_them() -> None:
+    """The first three rounds with one, two and four actors to the bit, and those of `sequential` up to rounding."""
+    taken, differ = [], []
+    for name, settings in (case.values for case in CASES):
+        plain = start(name, settings)
+        if not averaged_trees(plain.algorithm):
+            continue
+        taken.append(name)
+        states = []
+        for actors in (1, 2, 4):
+            with closing(summed(start(name, settings, executor=partial(Complete, workers=actors)))) as run:
+                states.append(run.rounds(3).state)
+        close = all(
+            torch.allclose(tensor, states[0]["model"][leaf], atol=1e-5)
+            for leaf, tensor in plain.rounds(3).state["model"].items()
+        )
+        if not (equal_trees(states[0], states[1]) and equal_trees(states[0], states[2]) and close):
+            differ.append((name, settings))
+    assert {"fedavg", "fedprox", "fedavgm"} <= set(taken)
     assert not differ
 
 

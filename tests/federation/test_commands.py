@@ -33,7 +33,7 @@ def said(*words: str, code: int = 2) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["up", "run", "status", "down", "demo", "keys", "admit", "server", "node", "summary", "schema"]
+    "command", ["up", "run", "status", "down", "demo", "keys", "admit", "expel", "server", "node", "summary", "schema"]
 )
 def test_every_command_explains_itself(command: str) -> None:
     assert len(said(command, "--help", code=0)) > 200
@@ -61,6 +61,7 @@ def test_every_command_explains_itself(command: str) -> None:
             ["admit", "pau", "pau.pub"],
             "there is no server in federation: accord federation keys",
         ),
+        (["expel", "pau"], "no site 'pau' was let in to"),
         (["server"], "accord federation keys federation --host NAME"),
         (["node", "node.toml"], "node.toml"),
         (["schema", "aix.csv"], "cannot be read as JSON"),

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +16,10 @@ import pytest
 
 from accord.errors import RunError
 from accord.federation import processes
-from accord.federation.own_supernode import Naps
+from accord.federation.bell import SELDOM, Waiting, ringing
+from accord.federation.own_supernode import Keeper, Naps
 from accord.federation.processes import Process, began, end, exit_code, last_lines, marked, planned, start, waited
+from accord.federation.sooner import fetch_sooner
 from accord.federation.surroundings import surroundings
 from accord.federation.watch import keep_watch
 
@@ -192,7 +196,6 @@ def test_surroundings_are_flowers_own_and_quiet(tmp_path: Path, monkeypatch: pyt
         "FLWR_HOME": str(tmp_path),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     }
     assert "FORWARDED_ALLOW_IPS" not in made
     assert made["PATH"].split(os.pathsep)[:2] == [str(tmp_path / "commands"), str(Path(sys.executable).parent)]
@@ -211,3 +214,69 @@ def test_naps_grow_with_the_time_that_was_waited(monkeypatch: pytest.MonkeyPatch
     naps.sleep(0.5)  # the client app is at work
     naps.sleep(3)
     assert slept[-2:] == [0.1, 0.2]
+
+
+def test_a_superexec_that_died_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not before it has had some rest, should it die at once."""
+    now = [100.0]
+    monkeypatch.setattr("accord.federation.own_supernode.time.monotonic", lambda: now[0])
+    keeper, mark = Keeper(), tmp_path / "starts"
+    keeper.look()  # nothing was started yet
+    keeper.Popen(["sh", "-c", f"echo x >> {mark}"])
+    for seconds, starts in ((0.0, 1), (4.0, 1), (1.1, 2), (0.0, 2), (6.0, 3)):
+        now[0] += seconds
+        keeper.look()
+        assert keeper.process is not None
+        keeper.process.wait(10)
+        assert mark.read_text().count("x") == starts
+    keeper.ring()  # nobody hears it
+    keeper.Popen(["cat"])
+    alive = keeper.process
+    now[0] += 10
+    keeper.look()
+    assert keeper.process is alive
+    with alive:
+        alive.kill()
+
+
+def test_a_superexec_looks_when_it_rings() -> None:
+    """At the latest after two seconds; and as often as Flower would when there is no bell any more."""
+    end, other = os.pipe()
+    waiting = Waiting(end)
+    ring = ringing(iter([None, 7, 7]).__next__, lambda: os.write(other, b"\n") and None)
+    assert ring() is None
+    threading.Timer(0.3, ring).start()
+    began = time.monotonic()
+    waiting.sleep(0.01)
+    assert 0.2 < time.monotonic() - began < SELDOM
+    began = time.monotonic()
+    waiting.sleep(0.01)
+    assert time.monotonic() - began > SELDOM - 0.1
+    os.close(other)
+    for _ in range(2):
+        began = time.monotonic()
+        waiting.sleep(0.01)
+        assert time.monotonic() - began < 1
+    os.close(end)
+
+
+def test_pieces_on_their_way_are_looked_for_again_soon() -> None:
+    from types import ModuleType
+
+    from flwr.supercore.inflatable import inflatable_utils
+    from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
+
+    theirs, looks = ModuleType("theirs"), list[float]()
+    theirs.pull_objects = inflatable_utils.pull_objects  # type: ignore[attr-defined]
+    fetch_sooner(theirs)
+
+    def pull(name: str) -> bytes:
+        looks.append(time.monotonic())
+        if len(looks) < 3:
+            raise ObjectUnavailableError(name)
+        return b"here"
+
+    assert theirs.pull_objects(["a"], pull) == {"a": b"here"}
+    assert looks[2] - looks[0] < 1, "Flower itself would have slept for three seconds"
+    with pytest.raises(SystemExit, match=r"Accord knows flwr 1\.41"):
+        fetch_sooner(ModuleType("other"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -14,10 +16,12 @@ from accord.config import load_config
 from accord.config.load import read_toml
 from accord.engine.build import build_data
 from accord.errors import ConfigError, DataError, RunError
+from accord.federation import superlink
 from accord.federation.certificates import make_node_key
+from accord.federation.expelling import expel
 from accord.federation.folder import Folder, State, alone, read_state, write_state
 from accord.federation.node_file import agreement, read_node
-from accord.federation.processes import Process
+from accord.federation.processes import Process, began
 from accord.federation.sites import add_site, admit, deal, make_server, tables
 from accord.federation.superlink import answers, check, check_port, free_port
 
@@ -207,3 +211,42 @@ def test_a_state_knows_how_it_is_reached() -> None:
     assert State("0.0.0.0", 5).address == "127.0.0.1:5"
     assert State("192.168.1.5", 5).address == "192.168.1.5:5"
     assert State("::", 5).address == "[::1]:5"
+
+
+def test_a_site_that_is_shut_out_stays_out(made: Folder, tmp_path: Path) -> None:
+    """The server does not run: it will hear of it. The key is never taken again; another one is."""
+    made = Folder(shutil.copytree(made.path, tmp_path / "copy"))
+    name, other = list(made.sites)[:2]
+    key = made.site(name) / "node.key.pub"
+    assert not expel(made, name)
+    assert name not in made.sites
+    assert other in made.sites
+    assert [path.read_bytes() for path in made.expelled.iterdir()] == [key.read_bytes()]
+    assert not (made.admitted / f"{name}.pub").exists()
+    with pytest.raises(ConfigError, match=f"no site '{name}' was let in .*; let in: {other}"):
+        expel(made, name)
+    for site in (name, "another"):
+        with pytest.raises(ConfigError, match="was shut out, and stays so"):
+            admit(made, site, key)
+    admit(made, name, make_node_key(tmp_path / "new.key"))
+    assert name in made.sites
+
+
+def test_a_superlink_hears_of_keys_that_were_shut_out_meanwhile(
+    made: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Folder(shutil.copytree(made.path, tmp_path / "copy"))
+    asked: list[tuple[str, list[str]]] = []
+    for what in ("register", "unregister"):
+        monkeypatch.setattr(
+            superlink, what, lambda home, keys, what=what: asked.append((what, [key.name for key in keys]))
+        )
+    name = next(iter(made.sites))
+    expel(made, name)
+    here = Process("superlink", "mark", os.getpid(), began(os.getpid()) or "")
+    monkeypatch.setattr(superlink, "answers", lambda *given: True)
+    superlink.await_ready(made, State(), here)
+    (registered, names), (unregistered, out) = asked
+    assert (registered, unregistered) == ("register", "unregister")
+    assert f"{name}.pub" not in names
+    assert [word.split(".")[0] for word in out] == [name]

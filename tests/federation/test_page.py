@@ -122,5 +122,5 @@ def test_several_machines(clinics: Path, tmp_path: Path) -> None:
 def test_all_commands_are_there() -> None:
     asked = [words for section in re.findall(r"^## (.*)$", PAGE, flags=re.M) for words in commands(section)]
     assert {words[0] for words in asked} == {
-        *("demo", "up", "run", "status", "down", "keys", "summary", "admit", "schema", "server", "node")
+        *("demo", "up", "run", "status", "down", "keys", "summary", "admit", "expel", "schema", "server", "node")
     }

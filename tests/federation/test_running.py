@@ -14,7 +14,7 @@ from accord.config import load_config
 from accord.errors import ConfigError, RunError
 from accord.federation import running, superlink
 from accord.federation.folder import Folder, State, write_state
-from accord.federation.running import read_metrics, run
+from accord.federation.running import read_metrics, reason, run
 from accord.observe import Observer
 
 STARTED = {"success": True, "run-id": "7"}
@@ -117,3 +117,17 @@ def test_ctrl_c_stops_the_run_at_the_server(folder: Folder, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         run(folder, load_config(), folder.runs / "a", [Impatient()])
     assert stopped == ["7"]
+
+
+def test_the_reason_is_the_last_sentence_of_ours(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    assert reason(log) == ""
+    log.write_text("Traceback\naccord.errors.DataError: an old one\n\x1b[91mERROR \x1b[0m: Exit Code: 201\n")
+    assert reason(log) == "an old one"
+    with log.open("a") as file:
+        file.write(
+            "x\naccord.errors.RunError: no site takes part in this run:\n'pau': why\n\x1b[91mERROR \x1b[0m: 201\n"
+        )
+    assert reason(log) == "no site takes part in this run:\n'pau': why"
+    log.write_text("first\nthe last word\n")
+    assert reason(log) == ""

@@ -191,10 +191,32 @@ def test_ctrl_c_stops_the_run_and_says_how_to_go_on(up: Folder) -> None:
     assert (run / "metrics.jsonl").read_bytes() == lines, "nobody works on it any more"
 
 
+def test_a_site_that_is_shut_out_gets_nothing_any_more(up: Folder) -> None:
+    """Its node ends, its key is refused, and a run begins without it."""
+    assert "own-1 is shut out" in command("expel", "own-1", "-f", up.path)
+    assert "own-1" not in command("status", up.path)
+    file = up.site("own-1") / "node.toml"
+    said = (file.parent / supernode.LOG).stat().st_size
+    there = replace(read_node(file).connection, server=f"127.0.0.1:{port_of(up)}")
+    process = supernode.launch(file, there, superlink.free_port(), planned("own-1"))
+    try:
+        assert waited(lambda: not process.alive, 60)
+    finally:
+        end([process])
+    words = since(file.parent / supernode.LOG, said)
+    assert supernode.REFUSED in words
+    assert supernode.READY not in words
+    command("run", "-f", up.path, "-a", "fedavg", "--rounds", 1, "--name", "alone", *settings())
+    assert "own-1" not in (up.runs / "alone" / "sites.csv").read_text()
+    assert "was shut out, and stays so" in command(
+        "admit", "own-1", file.parent / "node.key.pub", "-f", up.path, code=2
+    )
+
+
 def test_down_leaves_no_process(up: Folder) -> None:
     state = read_state(up)
     assert state is not None
-    assert len(started(up.path)) >= 6
+    assert len(started(up.path)) >= 4
     command("down", up.path)
     assert marked(process.mark for process in state.processes) == []
     assert not any(process.alive for process in state.processes)

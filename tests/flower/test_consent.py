@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 import torch
 
 from accord.errors import ConfigError, RunError
+from accord.flower.apps import service_of
 from accord.flower.node import NodeService
 from accord.flower.owner import read_owner
 from accord.flower.protocol import HELLO, JOIN, PROTOCOL, TASK
 from accord.flower.roster import read_roster
 from accord.flower.server import federate_nodes, invitation, serve
+from accord.flower.unchanged import stamp
 from accord.wire.codec import decode, encode
 from support.federation import tiny_data
 from support.flower import enclosed, fake_federation, header_of, small_config, write_site
@@ -195,3 +198,40 @@ def test_an_unknown_run_and_another_protocol_are_said(joined: Any) -> None:
         service.answer(HELLO, json.dumps({"protocol": PROTOCOL + 1, "run": "0" * 32}), {})
     with pytest.raises(DataError, match="run is"):
         service.answer(HELLO, json.dumps({"protocol": PROTOCOL, "run": "../../etc"}), {})
+
+
+def test_a_process_that_stays_hears_of_a_changed_mind_and_of_changed_data(tmp_path: Path) -> None:
+    """What it keeps between two messages is what a new process would read."""
+    file = write_site(tmp_path, "lyon", DATA, 0)
+    first = service_of(str(file))
+    assert service_of(str(file)) is first
+    assert first.facts.samples == 6
+    file.write_text('refuse = ["statistic"]\n' + file.read_text())
+    second = service_of(str(file))
+    assert "statistic" in second.owner.refuse
+    write_site(tmp_path / "other", "lyon", DATA, 1)
+    os.replace(tmp_path / "other" / "lyon" / "data.npz", file.parent / "data.npz")
+    assert service_of(str(file)).facts.samples == 9
+
+
+def test_images_in_a_folder_are_looked_at_one_by_one(tmp_path: Path) -> None:
+    for name in ("a/1.png", "b/2.png"):
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / name).write_bytes(b"x")
+    before = stamp([tmp_path / "images", tmp_path / "none"])
+    assert [Path(entry[0]).name for entry in before] == ["1.png", "2.png", "none"]
+    assert before[2][1:] == (0, 0, 0)
+    assert stamp([tmp_path / "images", tmp_path / "none"]) == before
+    (tmp_path / "images" / "b" / "2.png").write_bytes(b"xy")
+    assert stamp([tmp_path / "images", tmp_path / "none"]) != before
+
+
+def test_networks_of_few_runs_are_kept_in_memory(tmp_path: Path) -> None:
+    grid = fake_federation(tmp_path / "nodes", DATA)
+    for number in range(3):
+        serve(grid, small_config("fedavg", 2, rounds=1), tmp_path / f"run-{number}")
+    service = service_of(str(tmp_path / "nodes" / "site-0" / "node.toml"))
+    runs = [read_roster(tmp_path / f"run-{number}").run for number in range(3)]
+    assert list(service._members) == runs[1:]
+    assert service._known(runs[0]) is not None, "it is built again from the disk"
+    assert list(service._members) == [runs[2], runs[0]]

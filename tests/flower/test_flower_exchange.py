@@ -257,14 +257,16 @@ def test_a_node_that_lost_its_memory_begins_anew(tmp_path: Path, caplog: pytest.
     assert "site 'site-2' lost its memory and began anew" in (tmp_path / "run" / "notes.txt").read_text()
 
 
-def test_a_node_whose_folder_was_emptied_is_told_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_node_whose_folder_was_emptied_is_told_again(stays: bool, tmp_path: Path) -> None:
     import shutil
 
-    from accord.flower.apps import service_of
+    from accord.flower import apps
 
     def wiped(node: int, asked: Message, said: Message) -> Message:
         shutil.rmtree(next(p for p in (tmp_path / "nodes" / "site-2" / "memory").iterdir() if p.is_dir()))
-        service_of.cache_clear()  # another process
+        if not stays:
+            apps._SERVICES.clear()  # another process
         return said
 
     _, _, summary = disturbed(tmp_path, once(wiped, round=0))

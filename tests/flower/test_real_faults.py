@@ -53,6 +53,17 @@ def kill(folder: Folder, *names: str) -> None:
     assert waited(lambda: not any(process.alive for process in chosen), 30)
 
 
+def kill_part(folder: Folder, name: str, *, worker: bool) -> None:
+    """kill -9 of what a node has started: its SuperExec, or the process that works messages off for that one."""
+    state = read_state(folder)
+    assert state is not None
+    mark = next(process.mark for process in state.processes if process.name == name)
+    found = [pid for pid in marked([mark]) if b"own_superexec" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in found}
+    (chosen,) = [pid for pid, parent in parents.items() if (parent in found) is worker]
+    os.kill(chosen, signal.SIGKILL)
+
+
 def kill_server_app(folder: Folder) -> None:
     state = read_state(folder)
     assert state is not None
@@ -89,11 +100,14 @@ def test_whatever_is_killed_the_run_ends_with_the_bits_of_a_simulation(up: Folde
     wait_for_round(place, 4)
     kill(up, "node site-0", "node site-2")  # half of them
     command("up", up.path)
-    wait_for_round(place, 6)
+    wait_for_round(place, 5)
+    kill_part(up, "node site-3", worker=True)  # the nodes mend that themselves
+    kill_part(up, "node site-1", worker=False)
+    wait_for_round(place, 7)
     kill_server_app(up)
     end(follower)
     follower = begin(up, place, {"scaffold": config})
-    wait_for_round(place, 8)
+    wait_for_round(place, 9)
     kill(up, superlink.NAME)
     end(follower)
     command("up", up.path)

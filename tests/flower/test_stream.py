@@ -48,6 +48,8 @@ def test_a_slow_node_holds_nobody_up_and_its_answer_counts_when_it_comes(tmp_pat
     assert came, "it came"
     assert came[0] > began[0], "in a later round than it began"
     assert outcome.metrics[came[0]]["server"]["staleness"] > 0
+    assert any(None in record["each_client"] for record in outcome.metrics[:-1]), "who is at work is not judged"
+    assert None not in outcome.metrics[-1]["each_client"], "at the end everybody is"
 
 
 def test_no_client_is_at_work_twice_and_no_more_than_there_are_places(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from accord.config import RunConfig, config_hash, from_dict
 from accord.data.federated import FederatedData
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.folder import read_config
-from accord.flower import client_app
-from accord.flower.apps import service_of
+from accord.flower import apps, client_app
 from accord.flower.versions import Versions
 
 NETWORKS: dict[str, Any] = {"fedfusion": {"name": "mcmahan_cnn"}, "fedbn": {"name": "fedbr_cnn"}}
@@ -96,7 +95,7 @@ class FakeGrid:
 
 def fake_federation(folder: Path, data: FederatedData, sites: Iterable[str] | None = None, more: str = "") -> FakeGrid:
     """A node per client of the data, called as the sites are."""
-    service_of.cache_clear()
+    apps._SERVICES.clear()
     names = list(sites or (f"site-{client}" for client in range(len(data))))
     nodes = {100 + k: FakeNode(write_site(folder, name, data, k, more)) for k, name in enumerate(names)}
     return FakeGrid(nodes)

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from accord.client import Sums
+from accord.core.sums import averaged_trees
 from accord.core.task import Part
 from accord.executors.ray import OnRay
 from accord.parts.averaging import averaging
@@ -32,6 +34,12 @@ def over_ray(*parts: Part, workers: int = 2, **options: Any) -> TinyRun:
     model = options.pop("model", None) or tiny_model()
     options.setdefault("executor", partial(Complete, workers=workers))
     return TinyRun(averaging(tiny_setup(data, model), *parts), data=data, model=model, **options)
+
+
+def summed(run: TinyRun, block: int = 3) -> TinyRun:
+    """The run with partial sums, as `partial_sums = 3` would have it."""
+    run.federation.__dict__["sums"] = Sums(averaged_trees(run.algorithm), block)
+    return run
 
 
 @contextmanager

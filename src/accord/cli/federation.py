@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.federation_parts import admit, keys, node, schema, server, summary
+from accord.cli.federation_parts import admit, expel, keys, node, schema, server, summary
 from accord.cli.guard import Stopped
 from accord.cli.importing import importing
 from accord.cli.lists import words
@@ -266,5 +266,5 @@ def carry_out(folder: Folder, config: RunConfig, place: Path, quiet: bool) -> No
 COMMANDS: tuple[Callable[..., None], ...] = (up, run)
 for command in COMMANDS:
     federation.command(command.__name__)(importing(command))
-for command in (status, down, demo, keys, admit, server, node, summary, schema):
+for command in (status, down, demo, keys, admit, expel, server, node, summary, schema):
     federation.command()(command)

@@ -81,6 +81,24 @@ def admit(
         typer.echo(f"{site} is let in from the server's next start on")
 
 
+def expel(
+    site: Annotated[str, typer.Argument(help="The site's name.")],
+    folder: Annotated[
+        Path, typer.Option("--federation", "-f", metavar="FOLDER", help="The server's folder.")
+    ] = DEFAULT,
+) -> None:
+    """Shut a site out: its key is refused from now on, for good; a run under way goes on without it.
+
+    Who has left, or has lost the key, comes back with a new key only: `accord federation keys`, then `admit`.
+    """
+    require_flower()
+    from accord.federation.expelling import expel as shut_out
+    from accord.federation.folder import Folder
+
+    now = shut_out(Folder(folder), site)
+    typer.echo(f"{site} is shut out" + ("" if now else "; the SuperLink does not run, and will know when it starts"))
+
+
 def server(
     folder: ServerFolder = DEFAULT,
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0: all of this machine's.")] = "0.0.0.0",  # noqa: S104

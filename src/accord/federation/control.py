@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ def register(home: Path, keys: Sequence[Path]) -> None:
             raise RunError(f"the SuperLink does not take the key {key}: {said}")
 
 
+def unregister(home: Path, keys: Sequence[Path]) -> None:
+    """Shut the nodes with these public keys out; what the SuperLink does not know, or has shut out, stays as it is."""
+    (answer,) = _answers(home, "--unregister", json.dumps([str(key) for key in keys]))
+    if not answer.get("success"):
+        raise RunError(f"the SuperLink does not shut the nodes out: {answer.get('error-message', answer)}")
+
+
 def nodes(home: Path) -> list[Answer]:
     """The SuperLink's nodes: `node-id` and `status` (registered, online, offline) of each."""
     (answer,) = asked(home, [["supernode", "list", CONNECTION]])
@@ -58,7 +66,11 @@ def stop(home: Path, run: str) -> None:
 
 def asked(home: Path, commands: Sequence[Sequence[str]]) -> list[Answer]:
     """The answers to several commands of `flwr`, each as Flower's JSON."""
-    words = [sys.executable, "-m", "accord.federation.control", json.dumps([list(words) for words in commands])]
+    return _answers(home, json.dumps([list(words) for words in commands]))
+
+
+def _answers(home: Path, *given: str) -> list[Answer]:
+    words = [sys.executable, "-m", "accord.federation.control", *given]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=surroundings(home))  # noqa: S603
     try:
         answers: list[Answer] = json.loads(done.stdout)
@@ -105,8 +117,6 @@ def _flwr(words: Sequence[str]) -> Answer:
 
 
 def _follow(app: str, settings: str, log: str) -> None:
-    from contextlib import redirect_stderr, redirect_stdout, suppress
-
     from flwr.cli.app import app as flwr
 
     begun = _flwr(["run", app, CONNECTION, "--run-config", settings])
@@ -119,10 +129,33 @@ def _follow(app: str, settings: str, log: str) -> None:
     print(json.dumps(_flwr(["list", CONNECTION, "--run-id", run])), flush=True)
 
 
+def _unregister(keys: Sequence[str]) -> Answer:
+    """Flower's command asks for numbers; which number has a key, only its interface tells."""
+    from flwr.cli.flower_config import read_superlink_connection
+    from flwr.cli.utils import init_http_client_from_connection
+    from flwr.proto.control_pb2 import ListNodesRequest
+
+    from accord.flower.keys import public_pem
+
+    unwanted = {public_pem(Path(key)) for key in keys}
+    with redirect_stdout(sys.stderr):  # Flower says whom it asks; the answer here is JSON alone
+        client = init_http_client_from_connection(read_superlink_connection(CONNECTION))
+    with closing(client):
+        known = list(client.ListNodes(ListNodesRequest()).nodes_info)
+    for node in known:
+        if bytes(node.public_key) in unwanted and node.status != "unregistered":
+            answer = _flwr(["supernode", "unregister", str(node.node_id), CONNECTION])
+            if not answer.get("success"):
+                return answer
+    return {"success": True}
+
+
 def main(words: Sequence[str]) -> None:
     """One JSON list of the answers, or a run that is followed."""
     if words[0] == "--follow":
         _follow(**json.loads(words[1]))
+    elif words[0] == "--unregister":
+        print(json.dumps([_unregister(json.loads(words[1]))]))
     else:
         print(json.dumps([_flwr(command) for command in json.loads(words[0])]))
 

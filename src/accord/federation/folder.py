@@ -2,6 +2,7 @@
 
     server/       certificates, the SuperLink's database, log and Flower's home
     admitted/     SITE.pub: the public keys of the nodes that are let in
+    expelled/     SITE.HASH.pub: those of nodes that were shut out again
     nodes/SITE/   what belongs to one site: node.toml, its key, ca.pem, its memory, log and Flower's home
     runs/         what runs leave, as a simulation does
     federation.json   the port and the processes
@@ -68,16 +69,24 @@ class Folder:
         return self.path / "admitted"
 
     @property
+    def expelled(self) -> Path:
+        """Public keys of the nodes that were shut out."""
+        return self.path / "expelled"
+
+    @property
     def runs(self) -> Path:
         """What runs leave."""
         return self.path / "runs"
 
     @property
     def sites(self) -> dict[str, Path]:
-        """The sites whose nodes belong to this machine, with their folders, by name."""
+        """The sites whose nodes belong to this machine, with their folders, by name; not those that were shut out."""
         nodes = self.path / "nodes"
         names = sorted(path.name for path in nodes.iterdir()) if nodes.is_dir() else []
-        return {name: nodes / name for name in names if (nodes / name / "node.toml").is_file()}
+        return {name: nodes / name for name in names if (nodes / name / "node.toml").is_file() and not self._out(name)}
+
+    def _out(self, name: str) -> bool:
+        return not (self.admitted / f"{name}.pub").exists() and any(self.expelled.glob(f"{name}.{'?' * 16}.pub"))
 
     def site(self, name: str) -> Path:
         """Where a site has its part."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from accord.federation.processes import last_lines
 from accord.federation.supernode import write_flower_settings
 from accord.observe import Observer
 
+OURS = re.compile(r"^accord\.errors\.\w+: (.*?)(?=^\S*ERROR|\Z)", re.MULTILINE | re.DOTALL)
 LOOK = 0.2  # seconds between two looks into the folder
 APP = Path(__file__).resolve().parent / "app"
 Record = dict[str, Any]
@@ -106,6 +108,16 @@ def _summary(place: Path, answer: Mapping[str, Any], log: Path) -> Record:
     if status == "lost":
         raise RunError(f"the SuperLink is gone: start it again with `accord federation up`, then {go_on}")
     if status != "finished:completed":
-        raise RunError(f"the run ended as {status}, see {log}: {last_lines(log)}; {go_on}")
+        raise RunError(f"the run ended as {status}, see {log}: {reason(log) or last_lines(log)}; {go_on}")
     summary: Record = json.loads((place / "summary.json").read_text(encoding="utf-8"))
     return summary
+
+
+def reason(log: Path) -> str:
+    """The sentence by which the server's app ended, if it was one of ours: Flower itself says only that it did."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = OURS.findall(text)
+    return str(found[-1]).strip() if found else ""

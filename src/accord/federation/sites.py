@@ -67,6 +67,11 @@ def admit(folder: Folder, site: str, public: Path) -> None:
         if read_public_key(kept) != key:
             raise ConfigError(f"{kept} holds another key of {site}: remove it first if the old one is no longer valid")
         return
+    if any(read_public_key(path) == key for path in folder.expelled.glob("*.pub")):
+        raise ConfigError(
+            f"the key in {public} was shut out, and stays so: {site} makes a new one, "
+            "`accord federation keys FOLDER --node SITE` in an empty folder"
+        )
     private_folder(folder.admitted)
     write_new(kept, key + b"\n", OPEN)
 

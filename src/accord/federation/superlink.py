@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accord.errors import ConfigError, RunError
 from accord.federation.certificates import check_certificate, check_secret
-from accord.federation.control import register, write_connection
+from accord.federation.control import register, unregister, write_connection
 from accord.federation.folder import Folder, State
 from accord.federation.processes import Process, exit_code, last_lines, start, waited
 from accord.federation.surroundings import surroundings
@@ -74,9 +74,10 @@ def await_ready(folder: Folder, state: State, process: Process) -> None:
         raise RunError(f"the SuperLink ended with code {code}, see {folder.log}: {last_lines(folder.log)}")
     if not ready:
         raise RunError(f"the SuperLink does not answer after {PATIENCE:.0f} s, see {folder.log}")
-    keys = sorted(folder.admitted.glob("*.pub")) if folder.admitted.is_dir() else []
-    if keys:
+    if keys := sorted(folder.admitted.glob("*.pub")):
         register(folder.home, keys)
+    if keys := sorted(folder.expelled.glob("*.pub")):
+        unregister(folder.home, keys)
 
 
 def answers(state: State, authority: Path) -> bool:

@@ -23,7 +23,6 @@ def surroundings(home: Path, commands: Path | None = None) -> dict[str, str]:
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # an exchange would wait a second for it at every node
         "PATH": os.pathsep.join(filter(None, folders)),
         "NO_PROXY": ",".join(not_by_proxy),
         "no_proxy": ",".join(not_by_proxy),

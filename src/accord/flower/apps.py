@@ -16,8 +16,9 @@ from accord.errors import ConfigError
 from accord.flower.bounds import bound_pulls
 from accord.flower.envelopes import TYPES, content_of, opened
 from accord.flower.node import NodeService
-from accord.flower.owner import read_owner
+from accord.flower.owner import Owner, read_owner
 from accord.flower.protocol import HELLO, JOIN, TASK
+from accord.flower.unchanged import Stamp, stamp
 from accord.observe import Observer
 
 
@@ -32,6 +33,7 @@ def server_app(*, config: str = "", folder: str = "", observers: Sequence[Observ
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         from accord.flower.server import read_server_config, serve
+        from accord.flower.telling import Telling
 
         speak()
         given = {name: str(value) for name, value in context.run_config.items()}
@@ -41,7 +43,7 @@ def server_app(*, config: str = "", folder: str = "", observers: Sequence[Observ
                 raise ConfigError(f"the run config names no {name}: flwr run --run-config '{name}=\"...\"'")
         settings = read_server_config(path)
         bound_pulls(settings.federation.largest_message_mb << 20)
-        serve(grid, settings, Path(place).expanduser(), observers)
+        serve(grid, settings, Path(place).expanduser(), [Telling(), *observers])
 
     return app
 
@@ -75,12 +77,19 @@ def client_app(*, node: str = "") -> ClientApp:
     return app
 
 
-@cache
+_SERVICES: dict[str, tuple[Owner, Stamp, NodeService]] = {}
+
+
 def service_of(path: str) -> NodeService:
-    """One for each owner's file, for as long as the process lives."""
+    """One for each owner's file, until the owner changes his mind or his data: then it is made anew."""
     if not path:
         raise ConfigError("the node config names no file: flower-supernode --node-config 'node=\"node.toml\"'")
-    return NodeService(read_owner(path))
+    owner = read_owner(path)
+    now = stamp(owner.files)
+    known = _SERVICES.get(path)
+    if known is None or known[:2] != (owner, now):
+        known = _SERVICES[path] = owner, now, NodeService(owner)
+    return known[2]
 
 
 @cache

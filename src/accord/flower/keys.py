@@ -27,7 +27,7 @@ class Keys:
         place = Path(folder).expanduser()
         if not place.is_dir():
             raise ConfigError(f"federation.keys = {folder!r}: there is no such folder")
-        return cls({path.stem: _public(path) for path in sorted(place.glob("*.pub"))})
+        return cls({path.stem: public_pem(path) for path in sorted(place.glob("*.pub"))})
 
     def refusal(self, site: str, key: bytes) -> str:
         """Why a node with this key may not be that site; empty: it may."""
@@ -38,7 +38,7 @@ class Keys:
         return "" if self.of[site] == key else f"it calls itself {site!r}, and its key is not that site's"
 
 
-def _public(path: Path) -> bytes:
+def public_pem(path: Path) -> bytes:
     """The key in the form in which Flower keeps it."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key

@@ -42,6 +42,7 @@ from accord.flower.own_data import check_own, client_data, facts_of_own, load_ow
 from accord.flower.owner import Owner
 from accord.flower.protocol import HELLO, JOIN, PROTOCOL, TASK, Letter, read_header, shortened
 from accord.flower.remembered import LostError, RunMemory, forget_oldest, run_memory
+from accord.flower.unchanged import Stamp
 from accord.problems import PROBLEMS
 from accord.wire.codec import decode, encode
 from accord.wire.format import Limits, Spec, check_expected, spec_of
@@ -51,6 +52,7 @@ log = logging.getLogger("accord.flower")
 
 # What a server may set on a node; all else in a configuration is the server's own, or the node's.
 SECTIONS = ("rounds", "task", "precision", "model", "algorithm", "local", "clients", "privacy", "compress")
+MOST_MEMBERS = 2  # runs whose networks are kept in memory; those of others are built again from the disk
 ENCLOSED = {HELLO: (), JOIN: ("initial",), TASK: ("shared", "private")}
 FEDERATION = {
     "shape": protocol.SHAPE,
@@ -87,7 +89,7 @@ class NodeService:
     def __init__(self, owner: Owner) -> None:
         self.owner, self.consent = owner, Consent.of(owner)
         self.device = choose_device(owner.device)
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, tuple[Stamp, Member]] = {}
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -135,7 +137,7 @@ class NodeService:
             return Letter(said | {"status": "refused", "why": shortened(str(error))})
         forget_oldest(self.owner.folder, asked["run"])
         memory.tell(asked, enclosures["initial"])
-        self._members[asked["run"]] = member
+        self._keep(asked["run"], member)
         log.info("joined run %s as client %d: %s", asked["run"][:8], asked["client"], member.method)
         return Letter(said)
 
@@ -201,18 +203,25 @@ class NodeService:
         )
 
     def _known(self, run: str) -> Member | None:
-        """The node in a run it has joined, by an earlier process perhaps."""
-        if run not in self._members:
-            memory = run_memory(self.owner.folder, run)
-            if not memory.joined:
-                return None
+        """The node in a run it has joined, by an earlier process perhaps: what is on the disk holds."""
+        memory = run_memory(self.owner.folder, run)
+        if not memory.joined:
+            return None
+        if run not in self._members or self._members[run][0] != memory.invitation:
             try:
                 asked, initial = memory.told()
-                self._members[run] = self._member(asked, initial, memory)
+                self._keep(run, self._member(asked, initial, memory))
             except (AccordError, KeyError):
                 log.warning("what is kept of run %s cannot be used; the server is asked again", run[:8])
                 return None
-        return self._members[run]
+        return self._members[run][1]
+
+    def _keep(self, run: str, member: Member) -> None:
+        """For the next message; of earlier runs only the last one, as every one has a network."""
+        self._members.pop(run, None)
+        for old in list(self._members)[: 1 - MOST_MEMBERS]:
+            del self._members[old]
+        self._members[run] = member.memory.invitation, member
 
     def _task(self, header: str, enclosures: Mapping[str, bytes]) -> Letter:
         asked = read_header(header, protocol.TASK_ASKED, "the task")

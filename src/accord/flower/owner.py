@@ -69,6 +69,12 @@ class Owner:
         """Bytes of a message."""
         return self.largest_message_mb << 20
 
+    @property
+    def files(self) -> list[Path]:
+        """The files its data are read from."""
+        named = (self.data.get(name) for name in ("path", "test", "schema"))
+        return [self.place / os.path.expanduser(name) for name in named if isinstance(name, str)]
+
     def secret(self) -> bytes:
         """32 bytes that only this node knows, made once and kept in its folder; noise is drawn from it."""
         path = self.folder / SECRET

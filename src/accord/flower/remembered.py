@@ -24,6 +24,7 @@ from accord.core.tensors import Trees, ordered_trees
 from accord.engine.files import write_atomic
 from accord.errors import DataError, RunError
 from accord.flower.protocol import BOUNDS
+from accord.flower.unchanged import Stamp, stamp
 from accord.wire.codec import decode, encode
 from accord.wire.files import read_here, refuse_links
 from accord.wire.format import LIMITS, Spec, spec_of
@@ -49,6 +50,11 @@ class RunMemory:
     def joined(self) -> bool:
         """Whether the node was told what the run is."""
         return (self.folder / "join.json").is_file()
+
+    @property
+    def invitation(self) -> Stamp:
+        """Another one whenever the node was told something else."""
+        return stamp([self.folder / "join.json", self.folder / "initial.safetensors"])
 
     def told(self) -> tuple[dict[str, Any], bytes]:
         """What it was told, and the initial model's bytes."""

@@ -98,7 +98,6 @@ def check_config(config: RunConfig) -> None:
     for key, value, usual, why in (
         ("transform.name", config.transform.name, "none", "sites have their inputs as they are"),
         ("partition.unseen", config.partition.unseen, 0, "sites that never train are not on the roster"),
-        ("attack.name", config.attack.name, "none", "hostile clients are simulated"),
         ("clients.drop_rate", config.clients.drop_rate, 0.0, "nodes drop out by themselves"),
         ("pace", config.pace.used, False, "the clock is the real one"),
         ("attack.name", config.attack.name, "none", "hostile nodes come by themselves"),
@@ -286,7 +285,8 @@ class Nodes:
         algorithm, round = self.federation.algorithm, self._round
         exchange = FlowerExchange(self.session, round, 0.0, Manner("judge", keeps=False, waits=False))
         try:
-            busy = self.session.clock.at_work()  # who is still training is not waited for
+            # Who is still training is not waited for, but at the end: then every site has its line in the table.
+            busy = self.session.clock.at_work() if round + 1 < self.federation.config.rounds else ()
             free = [client for client in self.federation.world(round).clients if client not in busy]
             replies = exchange("evaluate", free, algorithm.judged(state))
         except EmptyRound as reason:
