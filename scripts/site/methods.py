@@ -203,7 +203,7 @@ def records(name: str) -> list[str]:
             continue
         values = [100 * float(one["accuracy"]) for one in last]
         spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-        paper = dict(zip(shelf.PREFIXES, shelf.PAPERS, strict=True))[experiment.partition("-")[0]]
+        paper = shelf.PREFIXES[experiment.partition("-")[0]]
         where = f"../results/{paper if paper in result_pages() else 'README'}.md"
         rounds = max(int(one["round"]) for one in last)
         lines.append(

@@ -18,7 +18,7 @@ GROUPS = {  # of what `import accord` has: title, names
     "Running": ("run", "resume", "Outcome", "load_config", "from_dict", "RunConfig", "Federation", "ALGORITHMS"),
     "Data": (
         *("from_table", "from_arrays", "from_folder", "from_torch", "from_huggingface", "from_sequences"),
-        *("load_dataset", "federate", "describe"),
+        *("load_dataset", "federate", "describe", "diagnose", "Diagnosis"),
     ),
     "Studies": ("compare", "ComparisonResult", "tune", "TuningResult", "reproduce", "explain"),
     "Models": ("adapt", "load", "Loaded", "predict", "export"),

@@ -119,7 +119,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "pfedme": {**{"lam": 15.0, "inner_steps": 5, "personal_lr": 0.09, "decay": 1e-3, "beta": 1.0, "weight": "uniform"}},
     # ends of the scale
     "centralized": {},
-    "compose": {"parts": (), "weight": "examples"},
+    "compose": {
+        **{"parts": (), "weight": "examples", "cgl": 0.0, "pseudo": 0.0, "orthonormal": False},
+        **{"bargain": False, "server_momentum": 0.0},
+    },
     "local": {},
 }
 

@@ -186,7 +186,7 @@ def test_mlp_starts_like_torchs_linear() -> None:
 
 
 def test_contribute_has_no_training() -> None:
-    task = Contribute(4, 10)
+    task = Contribute(4, 10, balanced=False)
     assert len(task.plan.schedule(np.random.default_rng(0), 50)) == 1
     assert task.noise(np.random.default_rng(0), 1, 1)["contribute.draws"].shape == (1, 2, 4, 10)
 

@@ -39,7 +39,7 @@ def state(values: list[float]) -> State:
 def test_half_are_the_worst(values: list[float], count: int, seed: int) -> None:
     """m clients, no two alike, and nobody outside does worse than the worst floor(m / 2) inside."""
     everyone = list(range(len(values)))
-    chosen = WorstHalf(Uniform(count))(state(values), world(everyone, seed=seed))
+    chosen = WorstHalf(Uniform(count), 0)(state(values), world(everyone, seed=seed))
     m = min(count, len(values))
     assert len(set(chosen)) == len(chosen) == m
     assert chosen == sorted(chosen)
@@ -50,7 +50,7 @@ def test_half_are_the_worst(values: list[float], count: int, seed: int) -> None:
 def test_by_hand() -> None:
     """Of 7 clients 5 are asked: the two worst (4 and 2), and three of the others, each of them now and then."""
     values = [0.9, 0.5, 0.2, 0.8, 0.1, 0.7, 0.6]
-    seen = [WorstHalf(Uniform(5))(state(values), world(list(range(7)), round)) for round in range(60)]
+    seen = [WorstHalf(Uniform(5), 0)(state(values), world(list(range(7)), round)) for round in range(60)]
     assert all({2, 4} <= set(chosen) for chosen in seen)
     counts = {k: sum(k in chosen for chosen in seen) for k in (0, 1, 3, 5, 6)}
     assert sum(counts.values()) == 180
@@ -58,17 +58,17 @@ def test_by_hand() -> None:
 
 
 def test_ties_fall_at_random() -> None:
-    seen = {tuple(WorstHalf(Uniform(4))(state([0.5] * 8), world(list(range(8)), round))) for round in range(20)}
+    seen = {tuple(WorstHalf(Uniform(4), 0)(state([0.5] * 8), world(list(range(8)), round))) for round in range(20)}
     assert len(seen) > 10
 
 
 def test_only_members_are_asked_and_the_order_of_the_roll_is_nothing() -> None:
     values = [0.0, 0.9, 0.8, 0.0, 0.7, 0.6]
     members = [1, 2, 4, 5]
-    chosen = WorstHalf(Uniform(2))(state(values), world(members, total=6))
+    chosen = WorstHalf(Uniform(2), 0)(state(values), world(members, total=6))
     assert 5 in chosen
     assert set(chosen) <= set(members)
-    assert chosen == WorstHalf(Uniform(2))(state(values), world([5, 2, 1, 4], total=6))
+    assert chosen == WorstHalf(Uniform(2), 0)(state(values), world([5, 2, 1, 4], total=6))
 
 
 def test_before_its_first_round_the_usual_clients_are_asked() -> None:

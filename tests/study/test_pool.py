@@ -117,7 +117,8 @@ def test_a_wrong_study_ends_all(asked: dict[str, Any]) -> None:
 
 
 SCRIPT = """
-import sys, accord
+import signal, sys, accord
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 accord.compare(["fedavg"], seeds=(0, 1, 2), jobs=2, sets=[f"out={sys.argv[1]}", "rounds=2000", "data.limit=200",
     "executor=sequential", "checkpoint.every=0", "evaluate.every=2000"])
 """

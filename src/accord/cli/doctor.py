@@ -30,6 +30,7 @@ EXTRAS = {
     "flower-datasets": (("flwr-datasets",), "data sets of Flower"),
     "ray": (("ray",), "clients and studies across machines"),
     "privacy": (("dp-accounting",), "how much a run with noise gives away"),
+    "docs": (("mkdocs", "mkdocs-material", "mkdocstrings"), "the documentation site"),
     "tensorboard": (("tensorboard",), "--log tensorboard"),
     "mlflow": (("mlflow",), "--log mlflow"),
     "wandb": (("wandb",), "--log wandb"),

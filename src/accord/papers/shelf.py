@@ -29,13 +29,18 @@ PAPERS = {
     "fedrane": "FedRANE: relational augmentation and Nash equilibrium (2024)",
     "beyond": "Beyond the papers: their methods in one another's settings, and a recipe of our own",
 }
-PREFIXES = ("ufo", "rep", "br", "mmd", "fus", "rane", "cross", "own")  # of ids, in the papers' order
+# What ids begin with, in the order they are shown in, and whose they are.
+PREFIXES = {
+    **{"ufo": "fedufo", "rep": "report", "br": "fedbr", "mmd": "fedmmd", "fus": "fedfusion", "rane": "fedrane"},
+    **{"cross": "beyond", "own": "beyond"},
+}
 
 
 def names() -> list[str]:
     """Ids of all experiments, paper by paper, tables before figures."""
     found = [path.stem for path in (HERE / "experiments").glob("*.toml")]
-    return sorted(found, key=lambda id: (PREFIXES.index(id.partition("-")[0]), id.partition("-")[2][:1] == "f", id))
+    order = list(PREFIXES)
+    return sorted(found, key=lambda id: (order.index(id.partition("-")[0]), id.partition("-")[2][:1] == "f", id))
 
 
 def experiment(id: str) -> Experiment:
