@@ -1,9 +1,10 @@
 """How long a report of many long runs takes, and how large it is.
 
-    python benchmarks/bench_report.py [--runs 100] [--rounds 1000] [--clients 1000] [--cohort 100]
+    python benchmarks/bench_report.py [--runs 100] [--rounds 1000] [--clients 1000] [--cohort 100] [--scroll]
 
 One real run of that many clients gives the folder; its lines are repeated with other numbers, so that logs have the
-size and the shape they would have. Prints seconds, bytes read and bytes written.
+size and the shape they would have. Prints seconds, bytes read and bytes written; with --scroll also how long a browser
+(Debian's Chromium without a window, drawing without a GPU) takes for a frame while the page is scrolled to its end.
 """
 
 from __future__ import annotations
@@ -55,11 +56,48 @@ def multiplied(first: Path, target: Path, method: str, seed: int, rounds: int) -
     write_summary(target, sealed({k: v for k, v in summary.items() if k != "digest"}, line, "0" * 64))
 
 
+# A tenth of a screen in every frame, from the top to the end; seconds between two frames.
+SCROLL = """async () => {
+  const laps = [];
+  let before = await new Promise(requestAnimationFrame);
+  while (scrollY + innerHeight < document.documentElement.scrollHeight - 1) {
+    scrollBy({top: innerHeight / 10, behavior: "instant"});
+    const now = await new Promise(requestAnimationFrame);
+    laps.push((now - before) / 1000);
+    before = now;
+  }
+  return laps;
+}"""
+
+
+def scrolled(page: Path) -> str:
+    """Milliseconds a frame, in a real browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        flags = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        view = browser.new_page(viewport={"width": 1440, "height": 900})
+        begun = time.perf_counter()
+        view.goto(page.as_uri())
+        while not view.evaluate("globalThis.accord !== undefined"):
+            view.wait_for_timeout(50)
+        opened = time.perf_counter() - begun
+        laps = 1e3 * np.array(view.evaluate(SCROLL))
+        browser.close()
+    slow, slowest = np.percentile(laps, [95, 100])
+    return (
+        f"opened in {opened:.1f} s; scrolled to its end in {len(laps)} frames: median {np.median(laps):.0f} ms, "
+        f"95 % within {slow:.0f} ms, the slowest {slowest:.0f} ms"
+    )
+
+
 def main() -> None:
     """Make the runs, make the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, default in (("runs", 100), ("rounds", 1000), ("clients", 1000), ("cohort", 100)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--scroll", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -73,7 +111,8 @@ def main() -> None:
         seconds = time.perf_counter() - begun
         print(f"{asked.runs} runs x {asked.rounds} rounds x {asked.clients} clients: {seconds:.1f} s, ", end="")
         print(f"{read / 1e6:.0f} MB read, page {page.stat().st_size / 1e6:.2f} MB")
-        shutil.copyfile(page, "report-large.html")
+        if asked.scroll:
+            print(scrolled(page))
 
 
 if __name__ == "__main__":
