@@ -92,6 +92,29 @@ def test_numbers_are_the_papers(id: str, row: str, column: str, text: str) -> No
     assert shelf.experiment(id).row(row).printed[column].text == text
 
 
+def test_fairness_is_read_both_ways_and_the_reasons_hold() -> None:
+    tables = [shelf.experiment(id) for id in ("ufo-t2", "ufo-t4")]
+    rows = [row.printed for one in tables for row in one.rows]
+    for numbers in rows:  # the same printed number beside both
+        for key in (f"{place}-{kind}" for place in ("mnist", "cifar10") for kind in ("b", "w", "std")):
+            assert numbers[key.replace("-", "-steady-")] == numbers[key]
+    assert all(row.printed["steady-std"] == row.printed["std"] for row in shelf.experiment("ufo-t5").rows)
+
+    def whole(text: str, samples: int) -> bool:
+        return f"{100 * round(float(text) * samples / 100) / samples:.2f}" == text
+
+    # CIFAR-10: means of ten whole percents. MNIST: the worst are one client's 97 images, ten times.
+    texts = {key: {numbers[key].text for numbers in rows} for key in ("cifar10-b", "cifar10-w", "mnist-w", "mnist-b")}
+    assert all(text.endswith("0") for text in texts["cifar10-b"] | texts["cifar10-w"])
+    assert [sum(whole(text, n) for text in texts["mnist-w"]) for n in (97, 970)] == [1, 9]
+    assert len(texts["mnist-w"]) == 12
+    assert not any(whole("99.52", n) for n in range(80, 115))
+    # Not the ten classes: n values with a range R deviate by R / sqrt(2 n) or more.
+    fedufo = tables[0].row("fedufo").printed
+    best, worst, std = (fedufo[f"cifar10-{kind}"].value or 0.0 for kind in ("b", "w", "std"))
+    assert std < (best - worst) / math.sqrt(20) == pytest.approx(4.472, abs=1e-3)
+
+
 def test_printed_numbers_are_read() -> None:
     assert printed("58.51 ± 0.89") == Printed("58.51 ± 0.89", 58.51, 0.89)
     assert printed("64.66 (+5.67)").value == 64.66

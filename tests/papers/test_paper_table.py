@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from accord.config import to_toml
 from accord.errors import ConfigError, DataError
 from accord.papers import words
+from accord.papers.keeping import record_of
 from accord.papers.numbers import Number
 from accord.papers.printed import NOTHING
 from accord.papers.readings import filled
@@ -138,8 +142,10 @@ def test_of_two_records_the_furthest_counts_then_the_newest(tmp_path: Path, writ
     write("fedavg", [0.1, 0.2, 0.3, 0.4], name="a", versions={"accord": "0.10.0"})
     write("fedavg", [0.1, 0.2, 0.3, 0.8], name="b", versions={"accord": "0.9.0"})
     write("fedavg", [0.9, 0.9], name="c", versions={"accord": "1.0.0"})
+    write("fedavg", [0.1, 0.2, 0.3, 0.4], name="d", versions={"accord": "0.10.0"}, summary={"steady_clients": {}})
     (record,) = table(tmp_path).cells["fedavg", "last"].records
     assert record.version == "0.10.0"
+    assert "summary" in record.fields, "of equals the one that says more"
 
 
 def test_records_with_settings_this_version_lacks_are_named(tmp_path: Path, write: Write) -> None:
@@ -193,6 +199,7 @@ def test_numbers_of_a_record() -> None:
             "bytes_down": 80_000_000,
             "asked": 10,
             "unseen": {"accuracy_after_epochs": [0.1, 0.7, 0.8005, 0.801]},
+            "steady_clients": {"best": 0.736, "worst": 0.325, "mean": 0.5, "std": 0.0923, "evaluations": 10},
         },
     }
     assert Number("accuracy", "last 2").of(record) == pytest.approx(35.0)
@@ -201,6 +208,10 @@ def test_numbers_of_a_record() -> None:
     assert Number("client worst").of(record) == pytest.approx(20.0)
     assert Number("client std", "best").of(record) == pytest.approx(10.0)
     assert Number("personal").of(record) == pytest.approx(90.0)
+    steady = [Number(f"steady client {name}") for name in ("best", "worst", "std")]
+    assert [one.of(record) for one in steady] == pytest.approx([73.6, 32.5, 9.23])
+    assert [one.better for one in steady] == ["higher", "higher", "lower"]
+    assert [one.of({**record, "summary": {}}) for one in steady] == [None] * 3, "records of earlier versions"
     assert Number("map").of(record) is None
     assert Number("parameters", unit="plain").of(record) == 2.0
     assert Number("seconds a round", unit="plain").of(record) == 2.5
@@ -210,6 +221,26 @@ def test_numbers_of_a_record() -> None:
         Number("luck")
     with pytest.raises(ConfigError, match="over"):
         Number("accuracy", "first 3")
+
+
+def test_the_spread_of_the_clients_means_by_hand(tmp_path: Path) -> None:
+    config = replace(tiny().config(tiny().rows[0], tiny().places[0], 0, "full"), rounds=12)
+    (tmp_path / "config.toml").write_text(to_toml(config))
+
+    def kept(*each: Sequence[float | None] | None) -> Any:
+        named = [{"each_client": list(some)} if some is not None else {} for some in each]
+        told = [{"round": n + 1, "accuracy": 0.5, **some} for n, some in enumerate(named)]
+        (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+        record = record_of(tmp_path, {}, {})
+        assert record is not None
+        return record["summary"].get("steady_clients")
+
+    # Two that swing against one another and one that stays: 0.5, 0.5 and 0.8. Before the last ten all are 0.
+    swing = [(0.9, 0.1, 0.8, None), (0.1, 0.9, 0.8, None)]
+    spread = {"best": 0.8, "worst": 0.5, "mean": 0.6, "std": 0.14142}  # squares 0.01, 0.01 and 0.04 from the mean
+    assert kept((0.0, 0.0, 0.0, None), *(5 * swing)) == {**spread, "evaluations": 10}
+    assert kept(*swing) == {**spread, "evaluations": 2}
+    assert kept((None, None)) is kept(None, None) is None, "nobody has test data; too many clients to name"
 
 
 def test_leads_over_a_baseline_by_hand(tmp_path: Path, write: Write) -> None:

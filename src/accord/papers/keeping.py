@@ -8,15 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accord.config import load_config, to_dict
 from accord.engine.files import write_atomic
 from accord.engine.logs import versions
+from accord.measures.spread import in_short, spread_record
 from accord.report.runs import read_metrics, read_summary
 from accord.wire.lines import lines
 
 KEPT = ("round", "accuracy", "test_loss", "loss", "map", "retrieval", "drift", "training_accuracy")
 SPREAD = ("best", "worst", "mean", "std")
 OF_THE_END = ("personal_accuracy", "personal_accuracy_before", "unseen", "feature_map", "local_view")
+STEADY = 10  # evaluations over which a client's own accuracy is averaged
 _MACHINE = ("out", "name", "log", "checkpoint")  # of the configuration, and of nobody's interest
 
 
@@ -45,7 +49,7 @@ def record_of(folder: Path, labels: Mapping[str, Any], hardware: Mapping[str, st
         "versions": versions(),
         "hardware": dict(hardware),
         "evaluations": _evaluations(rounds, seconds),
-        "summary": _totals(rounds),
+        "summary": _totals(rounds) | _steady(rounds),
     }
     if finished:
         summary = read_summary(folder)
@@ -108,6 +112,16 @@ def _totals(rounds: list[dict[str, Any]]) -> dict[str, int]:
         "bytes_down": sum(line.get("bytes_down", 0) for line in rounds),
         "asked": sum(len(line.get("cohort", ())) for line in rounds),
     }
+
+
+def _steady(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The spread over clients of each one's mean over the last evaluations: what swings from round to round is not in
+    it. Nothing where a line does not name every client's accuracy, as with thousands of them."""
+    each = [line["each_client"] for line in rounds if line.get("each_client")][-STEADY:]
+    means = np.array(each, dtype=np.float64).mean(0) if each else np.empty(0)  # None is NaN: no test data
+    if np.isnan(means).all():
+        return {}
+    return {"steady_clients": _rounded(in_short(spread_record(means))) | {"evaluations": len(each)}}
 
 
 def _seconds(folder: Path) -> dict[int, float]:

@@ -2,8 +2,9 @@
 
 A column names it: `accuracy`, `client best`, `client worst`, `client mean`, `client std`, `personal`, `local on
 global`, `map`, `retrieval` or `retrieval std` (mAP of queries in a gallery), each `over` the `last N` evaluations
-(their mean), the `top N` of them, or the `best` one; `rounds to T`; `parameters` (millions a client is sent in a
-round); `seconds a round`; `newcomer epochs`.
+(their mean), the `top N` of them, or the `best` one; `steady client best`, `worst` and `std`, over clients of each
+one's mean over the last ten evaluations; `rounds to T`; `parameters` (millions a client is sent in a round); `seconds
+a round`; `newcomer epochs`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ VALUES: Mapping[str, tuple[tuple[str, ...], Better]] = {
     "retrieval std": (("retrieval", "clients", "std"), "lower"),
     "update cosine": (("drift", "mean"), "higher"),
 }
+# Where one lies in a record: what no evaluation has alone.
+OF_THE_RUN: Mapping[str, tuple[tuple[str, ...], Better]] = {
+    "steady client best": (("summary", "steady_clients", "best"), "higher"),
+    "steady client worst": (("summary", "steady_clients", "worst"), "higher"),
+    "steady client std": (("summary", "steady_clients", "std"), "lower"),
+}
 _OVER = re.compile(r"(last|top) ([1-9][0-9]*)|best")
 _TARGET = re.compile(r"rounds to (0?\.[0-9]+)")
 
@@ -58,9 +65,9 @@ class Number:
     unit: Unit = "percent"
 
     def __post_init__(self) -> None:
-        known = [*VALUES, *COSTS, "rounds to 0.8"]
-        if self.metric not in VALUES and self.metric not in COSTS and self.target is None:
-            raise ConfigError(f"metric {self.metric!r} is unknown. Allowed: {', '.join(known)}.")
+        known = [*VALUES, *OF_THE_RUN, *COSTS]
+        if self.metric not in known and self.target is None:
+            raise ConfigError(f"metric {self.metric!r} is unknown. Allowed: {', '.join([*known, 'rounds to 0.8'])}.")
         if _OVER.fullmatch(self.over) is None:
             raise ConfigError(f"over = {self.over!r}: must be 'last N', 'top N' or 'best'")
 
@@ -73,7 +80,7 @@ class Number:
     @property
     def better(self) -> Better:
         """Which of two values is the better one."""
-        return VALUES[self.metric][1] if self.metric in VALUES else "lower"
+        return next((known[self.metric][1] for known in (VALUES, OF_THE_RUN) if self.metric in known), "lower")
 
     def of(self, record: Record) -> float | None:
         """The cell's number of one run, in the unit the paper prints; None: not measured, or never reached."""
@@ -87,6 +94,8 @@ class Number:
         return share if share is None or self.unit != "percent" else 100 * share
 
     def _share(self, record: Record) -> float | None:
+        if self.metric in OF_THE_RUN:
+            return found(record, OF_THE_RUN[self.metric][0])
         if self.metric == "personal":  # of all clients at the end, where that was kept
             end = found(record, ("summary", "personal_accuracy", "mean"))
             if end is not None or record.get("broke_off"):  # broke off: not what it would have been at the end

@@ -152,11 +152,12 @@ class Records:
 
     def find(self, config: RunConfig) -> Record | None:
         """The one that says most about a run: one that shows what is asked for, the furthest, of equals the newest
-        version, then the first by name."""
+        version, then one that knows the clients' means, then the first by name."""
         known = self.by_question.get((question(config), config.seed), [])
 
-        def worth(record: Record) -> tuple[bool, int, tuple[int, ...]]:
-            return record.shows(config), record.rounds_done, _ordered(record.version)
+        def worth(record: Record) -> tuple[bool, int, tuple[int, ...], bool]:
+            steady = "steady_clients" in (record.fields.get("summary") or {})
+            return record.shows(config), record.rounds_done, _ordered(record.version), steady
 
         return max(known, key=worth, default=None)
 
