@@ -66,7 +66,7 @@ def write(tmp_path: Path) -> Write:
             "seed": seed,
             "config": config,
             "rounds": 40,
-            "rounds_done": rounds[-1],
+            "rounds_done": rounds[-1] if rounds else 0,
             "finished": True,
             "seconds": 8.0,
             "versions": {"accord": "0.2.0"},

@@ -80,11 +80,13 @@ def test_a_page_names_every_run_that_diverged_and_how_it_was_carried_out(tmp_pat
     fields = json.loads(one.read_text())
     own = {"executor": "sequential", "precision": "tf32"}
     one.write_text(json.dumps({**fields, "place": "digits", "config": {**fields["config"], **own}}))
+    write("scaffold", [], name="early", broke_off="training diverged in round 2: the clients' answers were finite")
     write("fedprox", [0.5, 0.5], broke_off="killed")
     text = pages.page("fedbr", [table(tmp_path)], Records.of([tmp_path / "results"]), {})
     part = text.partition("## Runs that broke off")[2].partition("##")[0]
     assert [line for line in part.splitlines() if line.startswith("| tiny")] == [
         "| tiny/scaffold in digits | 0 | sequential, tf32 | 21 | 5 |",
+        "| tiny/scaffold | 0 | auto, fp32 | 2 | none: the server's step |",
         "| tiny/scaffold | 0 | auto, fp32 | 37 | 5 |",
     ]
     assert "| tiny/scaffold in digits | 0 | sequential, tf32 / auto, fp32 | 10 to 20 | 0.0 | 0.0 |" in text
@@ -93,6 +95,7 @@ def test_a_page_names_every_run_that_diverged_and_how_it_was_carried_out(tmp_pat
 @pytest.mark.parametrize("kind", ["rounds", "seconds", "bytes", "loss", "clients"])
 def test_figures_are_drawn_where_records_have_what_they_show(tmp_path: Path, write: Write, kind: str) -> None:
     pytest.importorskip("matplotlib")
+    write("scaffold", [], broke_off="training diverged in round 1 on client 0")
     assert draw(table(tmp_path), kind, tmp_path) is None
     spread = {"worst": 0.1, "best": 0.9, "deciles": [0.1 * n for n in range(1, 10)]}
     evaluations = [

@@ -19,6 +19,7 @@ from accord.papers.printed import NOTHING
 from accord.papers.readings import filled
 from accord.papers.records import Records
 from accord.papers.table import Table, order
+from accord.papers.wanted import missing, wanted
 from papers.conftest import Write, table, tiny
 
 
@@ -103,6 +104,25 @@ def test_diverged_runs_are_counted_and_not_averaged(tmp_path: Path, write: Write
     write("fedavg", [0.1, 0.1, 0.5, 0.5], seed=1)
     made = table(tmp_path)
     assert words.ours(made, made.cells["fedavg", "last"], column) == "50.00 (−10.00), 1 diverged"
+
+
+def test_a_run_that_diverged_before_any_evaluation_is_a_result_without_numbers(tmp_path: Path, write: Write) -> None:
+    write("scaffold", [], broke_off="training diverged in round 3 on client 2", finished=False)
+    made = table(tmp_path)
+    assert not missing(wanted(tiny(40), (0,), "full", ["scaffold"]), Records.of([tmp_path / "results"]))
+    assert "| SCAFFOLD | 1 | 0 | 70.00 | 1 diverged [0] | 50 (2.0X) | 1 diverged [0] |" in words.tables(made, True)
+    assert filled("{scaffold.last}, {scaffold.last.at 10}, {scaffold.last.to 50}", made).count("no number") == 3
+    assert words.orders(made) == []
+    # The others are put in order where they are, not at a round before all evaluations.
+    write("fedavg", [0.1, 0.1, 0.5, 0.5])
+    write("fedprox", [0.1, 0.1, 0.6, 0.6])
+    write("scaffold", [0.1, 0.1, 0.7, 0.7], seed=1)
+    made = table(tmp_path)
+    assert "70.00 (+0.00), 1 diverged" in words.tables(made)
+    assert made.order(tiny().columns[0]).at == 40  # type: ignore[union-attr]
+    write("fedavg", [])
+    with pytest.raises(DataError, match="evaluations are missing"):
+        table(tmp_path)
 
 
 def test_a_run_that_fails_after_its_last_round_counts_but_for_the_clients_own_models(

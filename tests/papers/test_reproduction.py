@@ -118,15 +118,26 @@ def test_in_time_means_that_what_is_left_is_named(tmp_path: Path) -> None:
     assert "Still to run (5): lambda3" in result.text
 
 
-def test_a_diverged_run_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("every", "evaluated"), [(1, 1), (3, 0)])
+def test_a_diverged_run_is_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int, evaluated: int
+) -> None:
     in_process(monkeypatch)
     one = tiny(3)
-    wild = replace(one.row("fedavg"), config={"algorithm": {"name": "fedavg"}, "local": {"lr": 1e30}})
+    settings = {"algorithm": {"name": "fedavg"}, "local": {"lr": 1e30}, "evaluate": {"every": every}}
+    wild = replace(one.row("fedavg"), config=settings)
     experiment: Experiment = replace(one, rows=[wild, *one.rows[1:]])
     where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
     result = accord.reproduce(experiment, rows=["fedavg"], say=str, **where)
     assert result.missing == []
-    assert "1 diverged" in result.text
+    assert result.failed == {}
+    assert f"1 diverged [{evaluated}]" in result.text
+    (record,) = records(tmp_path / "results").values()
+    assert len(record["evaluations"]) == evaluated
+    assert record["broke_off"].startswith("training diverged in round 2 on client")
+    said: list[str] = []
+    accord.reproduce(experiment, rows=["fedavg"], say=said.append, **where)
+    assert said == [], "it is not run again"
 
 
 @pytest.mark.parametrize(

@@ -54,12 +54,16 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def runs_of(table: Table) -> dict[str, dict[str, Sequence[Record]]]:
-    """By place, in words, the records of each row that has some."""
+    """By place, in words, the records of each row that has some with evaluations."""
     result: dict[str, dict[str, Sequence[Record]]] = {}
     for place in table.experiment.places:
         column = next(column for column in table.experiment.columns if column.place is place)
         cells = [(row.name, table.cells.get((row.name, column.key))) for row in table.experiment.rows]
-        rows = {name: shown for name, cell in cells if cell is not None and (shown := cell.records or cell.diverged)}
+        rows: dict[str, Sequence[Record]] = {}
+        for name, cell in cells:
+            seen = [one for one in (cell.records or cell.diverged) if one.fields["evaluations"]] if cell else []
+            if seen:
+                rows[name] = seen
         if rows:
             another = place.change.keys() - {"evaluate", "rounds"}  # not only looked at otherwise, or for longer
             result[f"{place.setting.title}, {column.title}" if another else place.setting.title] = rows

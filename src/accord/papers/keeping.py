@@ -24,13 +24,15 @@ STEADY = 10  # evaluations over which a client's own accuracy is averaged
 _MACHINE = ("out", "name", "log", "checkpoint")  # of the configuration, and of nobody's interest
 
 
-def record_of(folder: Path, labels: Mapping[str, Any], hardware: Mapping[str, str]) -> dict[str, Any] | None:
-    """What is worth keeping of a run, finished or not; None if it has not come to an evaluation.
+def record_of(
+    folder: Path, labels: Mapping[str, Any], hardware: Mapping[str, str], diverged: str = ""
+) -> dict[str, Any] | None:
+    """What is worth keeping of a run, finished or not; None if it has not come to an evaluation and may still.
 
-    `labels` say which experiment and row it was made for.
+    `labels` say which experiment and row it was made for; `diverged`, why it will not go on.
     """
     rounds = read_metrics(folder) if (folder / "metrics.jsonl").is_file() else []
-    if not any(_evaluated(line) for line in rounds):
+    if not diverged and not any(_evaluated(line) for line in rounds):
         return None
     config = load_config(folder / "config.toml")
     plain = {name: value for name, value in to_dict(config).items() if name not in _MACHINE}
@@ -43,7 +45,7 @@ def record_of(folder: Path, labels: Mapping[str, Any], hardware: Mapping[str, st
         "seed": config.seed,
         "config": plain,
         "rounds": config.rounds,
-        "rounds_done": rounds[-1]["round"],
+        "rounds_done": rounds[-1]["round"] if rounds else 0,
         "finished": finished,
         "seconds": round(sum(seconds.values()), 1),
         "versions": versions(),
@@ -51,6 +53,8 @@ def record_of(folder: Path, labels: Mapping[str, Any], hardware: Mapping[str, st
         "evaluations": _evaluations(rounds, seconds),
         "summary": _totals(rounds) | _steady(rounds),
     }
+    if diverged:
+        record["broke_off"] = diverged
     if finished:
         summary = read_summary(folder)
         record["summary"] |= _rounded({name: summary[name] for name in OF_THE_END if summary.get(name)})

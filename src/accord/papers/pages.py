@@ -113,7 +113,7 @@ def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[s
 def enough(table: Table) -> bool:
     """Whether a table says something of its own: two rows, or two points of a sweep."""
     rows = {row for (row, _), cell in table.cells.items() if cell.all}
-    points = {column.x for column in table.columns if column.x is not None and table.rounds(column)}
+    points = {column.x for column in table.columns if column.x is not None and table.has(column)}
     points |= {x for row in rows if (x := table.experiment.row(row).x) is not None}
     return len(points) > 1 if table.experiment.axis else len(rows) > 1
 
@@ -151,7 +151,7 @@ def settings(tables: Sequence[Table]) -> list[str]:
     used: dict[str, Setting] = {}
     for table in tables:
         for column in table.columns:
-            if table.rounds(column):
+            if table.has(column):
                 used.setdefault(column.place.setting.name, column.place.setting)
     parts = []
     for one in used.values():

@@ -56,8 +56,9 @@ class Record:
 
     @property
     def rounds_done(self) -> int:
-        """How far it came."""
-        return int(self.fields["evaluations"][-1]["round"])
+        """How far it came: the last round that was evaluated; 0 if it diverged before any was."""
+        evaluations = self.fields["evaluations"]
+        return int(evaluations[-1]["round"]) if evaluations else 0
 
     @property
     def finished(self) -> bool:
@@ -125,7 +126,9 @@ def read_record(path: Path) -> Record:
         missing = [name for name in FIRST if name not in fields]
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} cannot be read as a record: {error}") from error
-    if missing or not ({"config", "settings"} & fields.keys()) or not fields["evaluations"]:
+    if not missing and not (fields["evaluations"] or fields.get("broke_off")):
+        missing = ["evaluations"]
+    if missing or not ({"config", "settings"} & fields.keys()):
         raise DataError(f"{path} is no record of a run: {', '.join(missing) or 'its settings'} are missing in it")
     return Record(path, fields)
 

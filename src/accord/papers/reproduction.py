@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from accord.errors import ConfigError
 from accord.papers import shelf, words
 from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
 from accord.papers.experiment import Experiment, Scale
 from accord.papers.keeping import hardware, record_of, write_record
-from accord.papers.records import Records, question, read_record
+from accord.papers.records import Record, Records, question, read_record
 from accord.papers.table import Table
 from accord.papers.turns import shares
 from accord.papers.wanted import Wanted, check_free, for_machine, missing, wanted
@@ -122,22 +122,18 @@ class _Keeper:
         if failed:
             self.failed[run.label] = failed
         folder = run.slot(self.runs).folder
-        record = record_of(folder, run.labels, self.hardware)
-        if record is None:
-            if diverged:
-                self.failed[run.label] = diverged
-            return
+        record = record_of(folder, run.labels, self.hardware, diverged)
         path = run.record_path(self.results)
-        if not self._says_less(record, path, run):
+        if record is not None and not self._says_less(Record(path, record), run):
             share = shares(self.runs).get(folder.name, 0.0)
             costs = {"gpu_seconds": round(share, 1)} if share and "gpu" in self.hardware else {}
-            write_record(path, record | costs | ({"broke_off": diverged} if diverged else {}))
+            write_record(path, record | costs)
 
-    def _says_less(self, record: Mapping[str, Any], path: Path, run: Wanted) -> bool:
+    def _says_less(self, record: Record, run: Wanted) -> bool:
         """Whether the file holds more of the same run, which had been begun again and stopped early."""
-        known = read_record(path) if path.is_file() else None
+        known = read_record(record.path) if record.path.is_file() else None
         same = known is not None and question(known.config) == run.question
-        return known is not None and same and known.rounds_done > record["evaluations"][-1]["round"]
+        return known is not None and same and known.rounds_done > record.rounds_done
 
 
 def seeds_of(records: Records) -> list[int]:

@@ -9,7 +9,7 @@ from itertools import combinations
 from accord.papers.records import Record, Records
 from accord.papers.table import Table
 
-_WHERE = re.compile(r"training diverged in round (\d+) on client (\d+)")
+_WHERE = re.compile(r"training diverged in round (\d+)(?: on client (\d+))?")
 
 
 def _families(tables: Sequence[Table], records: Records) -> Iterator[list[Record]]:
@@ -38,7 +38,8 @@ def broken(tables: Sequence[Table], records: Records) -> list[str]:
         for record in known:
             where = _WHERE.search(record.broke_off)
             if where:
-                lines.append(f"| {_name(record)} | {record.seed} | {_how(record)} | {where[1]} | {where[2]} |")
+                client = where[2] or "none: the server's step"
+                lines.append(f"| {_name(record)} | {record.seed} | {_how(record)} | {where[1]} | {client} |")
     head = ["| run | seed | clients trained | diverged in round | on client |", "|---|---|---|---|---|"]
     return ["\n".join([*head, *sorted(lines)])] if lines else []
 

@@ -89,6 +89,10 @@ class Table:
         """Its cells by row."""
         return {row: cell for (row, key), cell in self.cells.items() if key == column.key}
 
+    def has(self, column: Column) -> bool:
+        """Whether anything was run of a column."""
+        return any(cell.all for cell in self.of_column(column).values())
+
     def rounds(self, column: Column) -> int:
         """How far the furthest rows of a column came."""
         return max((cell.rounds for cell in self.of_column(column).values()), default=0)

@@ -22,7 +22,7 @@ def tables(table: Table, only_with_results: bool = False) -> str:
     """One Markdown table for each group of columns."""
     groups: dict[str, list[Column]] = {}
     for column in table.columns:
-        if not only_with_results or table.rounds(column):
+        if not only_with_results or table.has(column):
             groups.setdefault(column.group, []).append(column)
     return "\n\n".join(f"**{title}**\n\n{_table(table, columns)}" for title, columns in groups.items())
 
@@ -39,7 +39,7 @@ def _table(table: Table, columns: Sequence[Column]) -> str:
         here = [cell for cell in cells if cell is not None]
         if here:
             seeds = max(len(cell.records) + len(cell.diverged) for cell in here)
-            line = [row.title, str(seeds or "-"), _span([cell.rounds for cell in here if cell.rounds])]
+            line = [row.title, str(seeds or "-"), _span([cell.rounds for cell in here if cell.all])]
             for cell, column in zip(cells, columns, strict=True):
                 line += [cell.printed.text if cell else ""] * (column.key in printed)
                 line.append(ours(table, cell, column) if cell else "")
