@@ -13,10 +13,12 @@ import pytest
 import accord
 from accord.errors import ConfigError
 from accord.observe import Observer
-from accord.papers import reproduction, shelf
+from accord.papers import desk, reproduction, shelf
 from accord.papers.desk import Desk, Here
 from accord.papers.experiment import Experiment
+from accord.papers.turns import shares
 from accord.papers.wanted import for_machine, wanted
+from accord.study.pool import side_by_side
 from papers.conftest import tiny
 
 CPU = ["device=cpu", "executor=sequential"]
@@ -41,7 +43,7 @@ def test_the_most_informative_runs_come_first() -> None:
 def test_experiments_share_the_folder_of_a_run() -> None:
     def folder(id: str, row: str) -> Path:
         runs = wanted(shelf.experiment(id), (0,), "full", [row])
-        return next(one for one in runs if one.place.name == "ufo-cifar10").slot(Path("runs")).folder
+        return next(one for one in runs if one.place.name == "ufo-cifar10").entry(Path("runs")).folder
 
     assert folder("ufo-t1", "fedavg") == folder("ufo-t3", "cls")
 
@@ -96,8 +98,8 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(tmp_path: Path, monkeypatch: 
     whole: dict[str, Any] = {"runs": tmp_path / "a", "results": tmp_path / "b", "device": "cpu"}
     accord.reproduce(tiny(), rows=["fedavg"], say=str, **whole)
     one = next(o for o in wanted(tiny(), (0,), "full", ["fedavg"], for_machine("cpu", one_core=False)))
-    slot = one.slot(tmp_path / "c" / "full")
-    config = replace(slot.config, checkpoint=replace(slot.config.checkpoint, every=1))
+    begun = one.entry(tmp_path / "c" / "full").config
+    config = replace(begun, checkpoint=replace(begun.checkpoint, every=1))
     with pytest.raises(KeyboardInterrupt):
         accord.run(config, observers=[_StopIn(2)])
     result = accord.reproduce(
@@ -158,43 +160,61 @@ def test_wrong_arguments_are_refused_before_anything_runs(tmp_path: Path, given:
     assert not any(tmp_path.iterdir())
 
 
-def test_runs_in_processes_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["fork", "forkserver"])
+def test_runs_in_processes_of_their_own(tmp_path: Path, on_gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if on_gpu:  # processes are started as beside a GPU
+        monkeypatch.setattr(desk, "side_by_side", lambda *a, on_gpu, until: side_by_side(*a, on_gpu=True, until=until))
+    one = tiny(2)
+    wild = replace(one.row("fedprox"), config={"algorithm": {"name": "fedprox"}, "local": {"lr": 1e30}})
+    experiment = replace(one, rows=[wild if row.name == "fedprox" else row for row in one.rows])
     said: list[str] = []
     where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
-    result = accord.reproduce(tiny(2), rows=["fedavg", "scaffold"], jobs=2, say=said.append, **where)
+    result = accord.reproduce(experiment, jobs=2, say=said.append, **where)
     assert result.failed == {}
     assert result.missing == []
-    assert [line.split("  ")[-1] for line in said[1:3]] == [
-        "started: scaffold in digits, seed 0",
-        "started: fedavg in digits, seed 0",
+    news = [line.split("  ")[-1] for line in said[1:]]
+    assert news[:2] == ["started: scaffold in digits, seed 0", "started: fedavg in digits, seed 0"]
+    assert sorted(news[2:]) == [
+        "diverged: fedprox in digits, seed 0",
+        "ended: fedavg in digits, seed 0",
+        "ended: scaffold in digits, seed 0",
+        "started: fedprox in digits, seed 0",
     ]
-    assert len(records(tmp_path / "results")) == 2
+    assert len(records(tmp_path / "results")) == 3
+    runs = tmp_path / "runs" / "full"
+    assert shares(runs).keys() == {path.stem for path in runs.rglob("*.log")}
+    assert "training diverged" in next(runs.rglob("fedprox*.log")).read_text()
 
 
-@pytest.mark.slow  # it waits for clocks
 def test_minutes_are_kept_and_the_next_call_goes_on(tmp_path: Path) -> None:
     where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
 
     def rounds_after(minutes: float) -> int:
+        begin = time.monotonic()
         result = accord.reproduce(
             tiny(100_000), rows=["fedavg"], minutes=minutes, sets=["checkpoint.every=1"], say=str, **where
         )
+        assert time.monotonic() - begin < 60 * minutes + 5
         assert result.missing == ["fedavg in digits, seed 0"]  # it left long before the end, and says so
         known = records(tmp_path / "results")
         return int(known["fedavg-seed0.json"]["rounds_done"]) if known else 0
 
     # How long a process takes to start and train a round is the machine's business.
-    minutes, first = next((m, done) for m in (0.2, 0.5, 1, 2) if (done := rounds_after(m)))
+    minutes, first = next((m, done) for m in (0.03, 0.2, 1, 2) if (done := rounds_after(m)))
     assert rounds_after(minutes) > first
 
 
 def test_a_run_that_breaks_is_named_with_its_last_words(tmp_path: Path) -> None:
     ended: list[tuple[str, str]] = []
     one = next(iter(wanted(tiny(), (0,), "full", ["fedavg"], CPU)))
-    blocked = one.slot(tmp_path).folder
+    blocked = one.entry(tmp_path).folder
     blocked.mkdir(parents=True)
     (blocked / "something").write_text("else")
-    desk = Desk(tmp_path, 1, lambda run, diverged, failed: ended.append((diverged, failed)), str)
-    desk.work([one], time.monotonic() + 60)
-    assert len(ended) == 1
-    assert "exists already" in ended[0][1]
+    worker = Desk(tmp_path, 1, lambda run, diverged, failed: ended.append((diverged, failed)), str)
+    worker.work([one], time.monotonic() + 60)
+    log = blocked.with_name(f"{blocked.name}.log")
+    ((diverged, failed),) = ended
+    assert not diverged
+    assert "exists already" in failed
+    assert failed.endswith(f"; see {log}")
+    assert "Traceback" in log.read_text()

@@ -48,6 +48,10 @@ def fail(error: BaseException, tell: Tell) -> None:
     raise error
 
 
+def sleep(seconds: float, tell: Tell) -> None:
+    time.sleep(seconds)
+
+
 def die(tell: Tell) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -80,6 +84,45 @@ def test_how_many() -> None:
     for wrong in (0, "many", 1.5, True):
         with pytest.raises(ConfigError, match="jobs"):
             how_many(wrong, 3, False)  # type: ignore[arg-type]
+
+
+def test_in_time_nobody_is_at_work_any_more() -> None:
+    class Stops(Ear):
+        def stopped(self, place: int) -> None:
+            self.heard.setdefault(place, []).append("stopped")
+
+    ear = Stops()
+    begin = time.monotonic()
+    side_by_side([partial(square, 2), partial(sleep, 60), partial(square, 3)], 1, ear, until=begin + 2)
+    assert time.monotonic() - begin < 3
+    assert ear.heard[0][-1] is None
+    assert ear.heard[1] == ["stopped"]
+    assert 2 not in ear.heard, "the third had not begun"
+
+
+SILENT = """
+import sys, time
+from accord.study.pool import Listener, side_by_side
+
+def wait(tell):
+    print("at work", flush=True)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    side_by_side([wait, wait], 2, Listener(), on_gpu=sys.argv[1] == "forkserver")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_who_tells_nothing_does_not_outlive_a_killed_parent(method: str, tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text(SILENT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(tmp_path / "silent.py"), method]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        assert parent.stdout is not None
+        assert [parent.stdout.readline() for _ in range(2)] == [b"at work\n"] * 2
+        parent.kill()
+        assert parent.communicate(timeout=20)[0] == b"", "it ends when the last who could write is gone"
 
 
 def folders(result: Any) -> dict[str, bytes]:

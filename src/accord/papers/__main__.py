@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", dest="only_show", help="run nothing")
     given = vars(parser.parse_args())
     ids = given.pop("id")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is at work ends as well as on Ctrl-C
     try:
         for name in ids:
             shelf.experiment(name)
@@ -47,6 +49,9 @@ def main() -> int:
     except AccordError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped: run the same command again to go on\n")
+        return 128 + signal.SIGINT
 
 
 def _list() -> int:

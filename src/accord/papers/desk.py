@@ -1,30 +1,31 @@
 """Carrying out runs: several at a time, each in a process of its own, until nothing is left or the time is over.
 
-A run that is told to end stops as on Ctrl-C; the same call goes on from its last checkpoint. `python -m
-accord.papers.desk FOLDER` is one run's own process: its configuration lies in the file beside the folder.
+A run that is told to end stops as on Ctrl-C; the same call goes on from its last checkpoint.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from accord.config import load_config, to_toml
-from accord.engine.files import write_atomic
+import torch
+
 from accord.errors import AccordError, DivergedError
-from accord.papers.slot import Slot
 from accord.papers.turns import note
 from accord.papers.wanted import Wanted
-
-GRACE = 15.0  # seconds a run has to end after it is told to
-DIVERGED = 3  # exit code of a run whose training diverged: a result, not a failure
+from accord.study.entry import Entry
+from accord.study.inputs import Inputs
+from accord.study.pool import Listener, Tell, side_by_side
+from accord.study.work import carry_out, relayed
+from accord.trackers import observers_for
 
 Say = Callable[[str], None]
 Done = Callable[[Wanted, str, str], None]  # the run; why its training diverged; why it failed
@@ -48,92 +49,71 @@ class Here:
         for run in runs:
             if time.monotonic() >= until:
                 return
-            diverged = failed = ""
+            error: AccordError | None = None
             try:
-                run.slot(self._folder).carry_out()
-            except DivergedError as error:
-                diverged = str(error)
-            except AccordError as error:
-                failed = str(error)
-            self._done(run, diverged, failed)
+                carry_out(run.entry(self._folder))
+            except AccordError as broken:
+                error = broken
+            self._done(run, *fate(error))
 
 
-class Desk:
-    """Which runs are at work, and which come next."""
+class Desk(Listener):
+    """In processes of their own, `jobs` at a time; it notes when each was at work."""
 
     def __init__(self, folder: Path, jobs: int, done: Done, say: Say) -> None:
         self._folder, self._jobs, self._done, self._say = folder, jobs, done, say
-        self._at_work: dict[str, tuple[Wanted, subprocess.Popen[bytes]]] = {}
+        self._runs: Sequence[tuple[Wanted, Entry]] = ()
 
     def work(self, runs: Sequence[Wanted], until: float) -> None:
         """Those at work are told to end early enough to be gone in time."""
-        waiting = list(runs)
-        end = until - min(GRACE, (until - time.monotonic()) / 10)
-        try:
-            while (waiting or self._at_work) and time.monotonic() < end:
-                self._look()
-                while waiting and len(self._at_work) < self._jobs:
-                    self._start(waiting.pop(0))
-                time.sleep(0.1)
-            self._look()
-        finally:
-            self._stop(until)
+        self._runs = [(run, run.entry(self._folder)) for run in runs]
+        works = [partial(_work, entry) for _, entry in self._runs]
+        # Where there is a GPU this process has asked for its name, and cannot be forked even for runs on the CPU.
+        side_by_side(works, self._jobs, self, on_gpu=torch.cuda.is_available(), until=until)
 
-    def _start(self, run: Wanted) -> None:
-        slot = run.slot(self._folder)
-        beside(slot.folder, ".toml").parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(beside(slot.folder, ".toml"), to_toml(slot.config))
-        with beside(slot.folder, ".log").open("ab") as log:
-            command = [sys.executable, "-m", "accord.papers.desk", str(slot.folder)]
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=surroundings(self._jobs))  # noqa: S603
-        self._at_work[run.label] = (run, process)
-        note(self._folder, slot.folder.name, began=True)
-        self._say(f"{'goes on' if slot.begun else 'started'}: {run.label}")
+    def started(self, place: int) -> None:
+        run, entry = self._runs[place]
+        note(self._folder, entry.folder.name, began=True)
+        self._say(f"{'goes on' if entry.begun else 'started'}: {run.label}")
 
-    def _look(self) -> None:
-        """Take note of those that have ended."""
-        for label, (run, process) in list(self._at_work.items()):
-            code = process.poll()
-            if code is not None:
-                del self._at_work[label]
-                note(self._folder, run.slot(self._folder).folder.name, began=False)
-                why = "" if code == 0 else last_words(beside(run.slot(self._folder).folder, ".log"), code)
-                self._done(run, why if code == DIVERGED else "", "" if code in (0, DIVERGED) else why)
-                self._say(f"{'ended' if code == 0 else 'diverged' if code == DIVERGED else 'failed'}: {label}")
+    def ended(self, place: int, error: AccordError | None) -> None:
+        diverged, failed = fate(error)
+        seen = f"; see {log_of(self._runs[place][1])}" if failed else ""
+        self._gone(place, "diverged" if diverged else "failed" if failed else "ended", diverged, failed + seen)
 
-    def _stop(self, until: float) -> None:
-        """Tell everyone, wait a little, then insist."""
-        for _, process in self._at_work.values():
-            process.terminate()
-        for label, (run, process) in self._at_work.items():
-            try:
-                process.wait(max(until - time.monotonic(), 1.0) if until < float("inf") else GRACE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            note(self._folder, run.slot(self._folder).folder.name, began=False)
-            self._done(run, "", "")
-            self._say(f"stopped: {label}")
-        self._at_work.clear()
+    def stopped(self, place: int) -> None:
+        self._gone(place, "stopped")
+
+    def _gone(self, place: int, how: str, diverged: str = "", failed: str = "") -> None:
+        run, entry = self._runs[place]
+        note(self._folder, entry.folder.name, began=False)
+        self._done(run, diverged, failed)
+        self._say(f"{how}: {run.label}")
 
 
-def beside(folder: Path, ending: str) -> Path:
-    """The file beside a run's folder."""
-    return folder.with_name(folder.name + ending)
+def fate(error: AccordError | None) -> tuple[str, str]:
+    """Why a run's training diverged, which is a result, and why it failed, which is none; empty: it did not."""
+    why = "" if error is None else str(error)
+    return (why, "") if isinstance(error, DivergedError) else ("", why)
 
 
-def surroundings(jobs: int) -> Mapping[str, str]:
-    """Of a run's process: these sources, and one core where several share the machine."""
-    sources = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join([sources, *filter(None, [os.environ.get("PYTHONPATH")])])
-    threads = {"OMP_NUM_THREADS": "1"} if jobs > 1 and "OMP_NUM_THREADS" not in os.environ else {}
-    return {**os.environ, **threads, "PYTHONPATH": paths}
+def log_of(entry: Entry) -> Path:
+    """What a run's process says, beside the run's folder."""
+    return entry.folder.with_name(entry.folder.name + ".log")
 
 
-def last_words(log: Path, code: int) -> str:
-    """The last line of what a process said, or how it ended."""
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
-    return lines[-1] if lines and code > 0 else f"its process ended with {code}; see {log}"
+def _work(entry: Entry, tell: Tell) -> None:
+    """One run, in its process."""
+    log_of(entry).parent.mkdir(parents=True, exist_ok=True)
+    log = log_of(entry).open("a", encoding="utf-8", buffering=1)  # open until the process ends
+    for stream in (1, 2):  # also what is not written by Python
+        os.dup2(log.fileno(), stream)
+    sys.stdout = sys.stderr = log
+    try:
+        relayed(entry, Inputs(), observers_for, tell)
+    except Exception:
+        traceback.print_exc()
+        raise
 
 
 def start_sharing() -> str:
@@ -143,25 +123,3 @@ def start_sharing() -> str:
         return "no MPS here"
     done = subprocess.run([control, "-d"], capture_output=True, text=True)  # noqa: S603 - a fixed command
     return "MPS started" if done.returncode == 0 else f"no MPS: {(done.stdout + done.stderr).strip()}"
-
-
-def main(folder: Path) -> int:
-    """This process is one run's own: start it, or go on with it."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
-    begun = folder / "config.toml"
-    try:
-        Slot(load_config(begun if begun.is_file() else beside(folder, ".toml"))).carry_out()
-    except AccordError as error:
-        sys.stderr.write(f"{error}\n")
-        return DIVERGED if isinstance(error, DivergedError) else 1
-    except KeyboardInterrupt:
-        return 128 + signal.SIGTERM
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

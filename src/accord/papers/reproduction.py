@@ -104,7 +104,7 @@ def reproduce(
         worker.work(left, until)
         left = missing(asked, Records.of([results]))
     table = Table.of(experiment, Records.of([results]), seeds, scale)
-    folders = [one.slot(runs).folder for one in asked]
+    folders = [one.entry(runs).folder for one in asked]
     done = [folder for folder in dict.fromkeys(folders) if (folder / "summary.json").is_file()]
     return Reproduction(table, [one.label for one in left], failed, done)
 
@@ -121,7 +121,7 @@ class _Keeper:
     def __call__(self, run: Wanted, diverged: str, failed: str) -> None:
         if failed:
             self.failed[run.label] = failed
-        folder = run.slot(self.runs).folder
+        folder = run.entry(self.runs).folder
         record = record_of(folder, run.labels, self.hardware, diverged)
         path = run.record_path(self.results)
         if record is not None and not self._says_less(Record(path, record), run):

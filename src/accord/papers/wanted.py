@@ -12,7 +12,7 @@ from accord.config import RunConfig, to_dict
 from accord.errors import ConfigError, nearest
 from accord.papers.experiment import Experiment, Place, Row, Scale
 from accord.papers.records import Records, question
-from accord.papers.slot import Slot
+from accord.study.entry import Entry
 from accord.wire.writing import digest
 
 # What `--set` may change: the machine's part of a configuration, which no table asks for.
@@ -41,11 +41,11 @@ class Wanted:
         """What its record must answer."""
         return question(self.config)
 
-    def slot(self, runs: Path) -> Slot:
+    def entry(self, runs: Path) -> Entry:
         """Where it lies below `runs`: experiments that ask for the same run share its folder."""
         asked = digest({"question": self.question, "rounds": self.config.rounds, **_looked_at(self.config)})
         name = f"{self.config.algorithm.name}-seed{self.config.seed}-{asked[:10]}"
-        return Slot(replace(self.config, out=str(runs / self.place.setting.name), name=name))
+        return Entry(replace(self.config, out=str(runs / self.place.setting.name), name=name), self.row.name)
 
     def record_path(self, results: Path) -> Path:
         """Where its record is kept."""

@@ -119,6 +119,8 @@ class _Study:
             _, busy = ray.wait(list(self._running), num_returns=len(self._running), timeout=GRACE)
             for reference in busy:
                 ray.cancel(reference, force=True)
+        for place in self._running.values():
+            self._listener.stopped(place)
         self._ear.shutdown()
 
 

@@ -5,16 +5,20 @@ process is forked: the piece, its data and everything registered are the parent'
 method defined in a notebook works. A forked process cannot use a GPU, so there a server that never touched one forks
 (`forkserver`): the piece has to be picklable, and what was imported by name (`--import`) is imported again.
 
-A process ends with the one that started it: when nobody listens, it stops at the next thing it tells.
+A process ends with the one that started it, even if that one is killed: when nobody listens, it stops as on Ctrl-C.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
+import select
 import signal
 import sys
+import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -51,6 +55,9 @@ class Listener:
     def ended(self, place: int, error: AccordError | None) -> None:
         """It came to its end, or failed with `error`. What is raised here ends all others."""
 
+    def stopped(self, place: int) -> None:
+        """It was under way when all had to end, and has."""
+
 
 def how_many(jobs: int | str, works: int, on_gpu: bool) -> int:
     """How many at a time: as asked; `auto`: one per core, on a GPU a few."""
@@ -61,24 +68,28 @@ def how_many(jobs: int | str, works: int, on_gpu: bool) -> int:
     return jobs
 
 
-def side_by_side(works: Sequence[Work], jobs: int, listener: Listener, *, on_gpu: bool = False) -> None:
+def side_by_side(
+    works: Sequence[Work], jobs: int, listener: Listener, *, on_gpu: bool = False, until: float = math.inf
+) -> None:
     """Carry out all pieces, at most `jobs` at a time, in their order; each has its share of the cores.
 
-    A piece that fails costs no other. Ctrl-C, or an exception of the listener, ends all that are under way.
+    A piece that fails costs no other. Ctrl-C, or an exception of the listener, ends all that are under way. At `until`,
+    a time of the monotonic clock, nobody is at work any more: those under way are asked to stop some time before it.
     """
+    last_call = until - min(GRACE, (until - time.monotonic()) / 10)
     context: Any = multiprocessing.get_context(_method(on_gpu))
     share = max(cores() // max(min(jobs, len(works)), 1), 1)
     waiting = list(range(len(works)))[::-1]
     running: dict[Any, tuple[int, BaseProcess]] = {}
     fates: dict[int, AccordError | None] = {}
     try:
-        while waiting or running:
+        while (waiting or running) and time.monotonic() < last_call:
             while waiting and len(running) < jobs:
                 place = waiting.pop()
                 listener.started(place)
                 ours, process = _start(context, works[place], share, list(running))
                 running[ours] = place, process
-            for end in wait(list(running)):
+            for end in wait(list(running), None if until == math.inf else max(last_call - time.monotonic(), 0)):
                 pipe: Any = end
                 place, process = running[pipe]
                 try:
@@ -94,7 +105,9 @@ def side_by_side(works: Sequence[Work], jobs: int, listener: Listener, *, on_gpu
                 else:
                     fates[place] = error_of(value)
     finally:
-        _end([process for _, process in running.values()])
+        _end([process for _, process in running.values()], until)
+        for place, _ in running.values():
+            listener.stopped(place)
 
 
 def _method(on_gpu: bool) -> str:
@@ -127,6 +140,8 @@ def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules
         end.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as well as Ctrl-C does
+    if hasattr(select, "poll"):  # where there is none, it notices at the next thing it tells
+        threading.Thread(target=_end_unheard, args=(pipe,), daemon=True).start()
 
     def send(kind: str, value: Any) -> None:
         try:
@@ -138,6 +153,14 @@ def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules
         send("ended", carried_out(work, lambda value: send("told", value), modules, share))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+
+
+def _end_unheard(pipe: Connection) -> None:
+    """Wait until nobody listens any more, which may be never, then end what the main thread does."""
+    end = select.poll()
+    end.register(pipe.fileno(), 0)  # an error is always told: the other end is closed
+    end.poll()
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 def carried_out(work: Work, tell: Tell, modules: Sequence[str], share: int) -> Failure | None:
@@ -173,12 +196,14 @@ def _epitaph(code: int | None) -> RunError:
     )
 
 
-def _end(processes: Sequence[BaseProcess]) -> None:
+def _end(processes: Sequence[BaseProcess], until: float) -> None:
     """Ask them to stop, and see to it."""
+    begin = time.monotonic()
+    by = max(min(until, begin + GRACE), begin + 1)
     for process in processes:
         process.terminate()
     for process in processes:
-        process.join(GRACE)
+        process.join(max(by - time.monotonic(), 0))
         if process.is_alive():
             process.kill()
             process.join()

@@ -76,7 +76,7 @@ def carry_out_all(
         if entry.finished:
             reporter.started(place)
     reporter.places = [place for place, entry in enumerate(entries) if not entry.finished]
-    works = [partial(_work, entry, inputs, observers) for entry in left]
+    works = [partial(relayed, entry, inputs, observers) for entry in left]
     if on == "here":
         side_by_side(works, count, reporter, on_gpu=on_gpu)
     elif works:
@@ -125,8 +125,8 @@ class _Reporter(Listener):
         self.progress.run_failed(self.entries[at], reason)
 
 
-def _work(entry: Entry, inputs: Inputs, observers: Observers, tell: Tell) -> None:
-    """One entry, in a process of its own."""
+def relayed(entry: Entry, inputs: Inputs, observers: Observers, tell: Tell) -> None:
+    """One entry in a process of its own, which tells how far it is."""
     carry_out(entry, inputs, partial(_watched, observers, tell))
 
 
