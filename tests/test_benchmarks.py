@@ -35,6 +35,7 @@ def test_fedufos_work_is_counted_term_by_term(tmp_path: Path) -> None:
     assert found["cgr"]["prior steps"] == found["cgr"]["train steps"] == steps  # it trains twice
     epoch = found["cgl"]["train begin"]  # the frozen model, once over a client's samples
     assert found["cgr"]["train begin"] == 3 * epoch  # each of the group
+    assert found["fedufo"] == found["all"]  # what sampling goes by is read off what CGL asks for
 
 
 def test_layers_are_measured_against_torchs(tmp_path: Path) -> None:
