@@ -122,6 +122,46 @@ def test_a_task_that_cannot_be_recorded_runs_one_by_one_and_says_so_once(float64
     assert close(run, TinyRun("fedavg").rounds(3))
 
 
+def test_a_recording_that_failed_voids_those_before_it(float64: None) -> None:
+    run = TinyRun("fedavg", sampler=Given([0, 1, 2, 3]), executor=Batched)
+    executor: Any = run.executor
+    record, recorded = executor.recorder.record, list[Any]()
+
+    def note(work: Any, beside: Any = None) -> Any:
+        recorded.append(beside)
+        return record(work, beside)
+
+    executor.recorder.record = note
+    run.rounds(2)
+    before = len(recorded)
+    run.rounds(1)
+    assert len(recorded) == before  # all is known by now
+    executor.recorder.failures += 1
+    run.rounds(1)
+    assert len(recorded) > before
+    assert recorded[before] is None  # nor is the memory of those before shared
+    assert close(run, TinyRun("fedavg", sampler=Given([0, 1, 2, 3])).rounds(4))
+
+
+def test_a_begin_that_cannot_be_recorded_voids_the_steps(float64: None) -> None:
+    run = TinyRun("fedavg", sampler=Given([0, 1, 2, 3]), executor=Batched).rounds(1)
+    executor: Any = run.executor
+    record, beside_what = executor.recorder.record, list[Any]()
+
+    def fail_once(work: Any, beside: Any = None) -> Any:
+        beside_what.append(beside)
+        if len(beside_what) == 1:
+            executor.recorder.failures += 1
+            raise CaptureError("it asks for a value")
+        return record(work, beside)
+
+    executor.recorder.record = fail_once
+    run.rounds(1)
+    assert beside_what[0] is not None  # a begin was recorded beside the steps of the first round
+    assert beside_what[1] is None  # and after it failed, the steps anew
+    assert close(run, TinyRun("fedavg", sampler=Given([0, 1, 2, 3])).rounds(2))
+
+
 def test_a_step_that_reads_other_clients_data_is_found_out(float64: None) -> None:
     run = TinyRun("fedavg", executor=Batched)
     task: Any = run.algorithm.tasks["train"]

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from accord.core.methods import ALGORITHMS
 from accord.core.plan import Plan
 from accord.executors.gpu.batched import Batched
+from accord.executors.gpu.graphs import CaptureError, Recorder
 from accord.executors.gpu.precision import numerics
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model
 
@@ -90,6 +92,36 @@ def test_dropout_repeats_to_the_bit() -> None:
 
     with numerics("fp32"):
         assert equal_trees(run().state, run().state)
+
+
+def test_dropout_draws_after_a_recording_that_failed() -> None:
+    device = torch.device("cuda")
+    recorder = Recorder(device)
+    ones, masked = torch.ones(1000, device=device), torch.empty(1000, device=device)
+
+    def asks() -> None:
+        if float(F.dropout(ones).sum()) > 0:  # a value is not there while work is recorded
+            masked.zero_()
+
+    with pytest.raises(CaptureError):
+        recorder.record(asks)
+    assert recorder.failures == 1
+    drawn = []
+    for _ in range(2):
+        torch.cuda.manual_seed(3)
+        drawn.append(F.dropout(ones))
+    assert torch.equal(*drawn)
+
+    def draws() -> None:
+        masked.copy_(F.dropout(ones))
+
+    recording = recorder.record(draws)
+    for seed in (3, 4, 3):
+        torch.cuda.manual_seed(seed)
+        recording.replay()
+        drawn.append(masked.clone())
+    assert torch.equal(drawn[2], drawn[4])
+    assert not torch.equal(drawn[2], drawn[3])
 
 
 def test_nothing_waits_for_the_device_between_steps() -> None:

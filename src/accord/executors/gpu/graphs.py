@@ -36,6 +36,7 @@ class Recorder:
         self.cuda = device.type == "cuda"
         make: Any = torch.cuda.Stream
         self._streams = [make(device) for _ in range(streams)] if self.cuda else []
+        self.failures = 0  # what was recorded before the last of them must not be replayed
 
     def side_by_side(self, works: Sequence[Work]) -> None:
         """Do all of `works`, each stream taking its turn; they must not depend on one another."""
@@ -67,10 +68,22 @@ class Recorder:
                 warnings.simplefilter("ignore")  # an aborted recording warns that it is empty
                 with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                     work()
-        except torch.cuda.OutOfMemoryError:
-            raise
         except Exception as error:
-            with suppress(Exception):  # the broken recording may report itself once more
-                torch.cuda.synchronize(self.device)
+            self._start_over()
+            if isinstance(error, torch.cuda.OutOfMemoryError):
+                raise
             raise CaptureError(str(error).strip().splitlines()[0] if str(error).strip() else repr(error)) from error
         return Recording(graph.replay, graph)
+
+    def _start_over(self) -> None:
+        """After an aborted recording.
+
+        It leaves torch's generator recording for ever, and dropout would refuse to draw. A new state with the same seed
+        draws; earlier recordings know the old one alone, which no seed reaches any more.
+        """
+        self.failures += 1
+        with suppress(Exception):  # the broken recording may report itself once more
+            torch.cuda.synchronize(self.device)
+        number = torch.cuda.current_device() if self.device.index is None else self.device.index
+        generator: Any = torch.cuda.default_generators[number]
+        generator.graphsafe_set_state(generator.clone_state())

@@ -43,12 +43,18 @@ class Lanes:
         self._stack: Stack | None = None
         self._compiled: StackedStep | None = None
         self._most = 0
+        self._failures = recorder.failures
 
     def forget(self) -> None:
-        """Drop what was recorded: an address changed."""
+        """Drop what was recorded: an address changed, or a recording failed."""
         self._steps.clear()
         self._begins.clear()
         self._closes.clear()
+
+    def _forget_if_void(self) -> None:
+        if self._failures != self.recorder.failures:
+            self._failures = self.recorder.failures
+            self.forget()
 
     @property
     def ready(self) -> bool:
@@ -88,6 +94,7 @@ class Lanes:
         `room` is how many clients later blocks are likely to have.
         """
         clients, self.clients = self.clients, []
+        self._forget_if_void()
         self._lay_together(data, room)
         if len(self.lanes) > self.tables.lanes:
             self.tables = Tables(len(self.lanes), self.width, self.recorder.device)
@@ -132,6 +139,7 @@ class Lanes:
             self._begins[count].replay()
         except CaptureError:  # it looks at a value: every client begins by itself, now and from now on
             self.begins_alone = False
+            self._forget_if_void()
             for lane, client in zip(self.lanes, clients, strict=False):
                 lane.carry.load(self.task.begin(client.job))
 
