@@ -26,6 +26,18 @@ def test_methods_are_measured_against_fedavg(tmp_path: Path) -> None:
     assert set(json.loads(where.read_text())["methods"]) == {"fedavg", "fedbr", "fedufo"}
 
 
+def test_fedufos_work_is_counted_term_by_term(tmp_path: Path) -> None:
+    where = tmp_path / "found.json"
+    shown = run("benchmarks/bench_fedufo.py", "--small", "--device", "cpu", "--json", str(where))
+    assert "| fedufo |" in shown
+    found = json.loads(where.read_text())["operations"]
+    steps = found["fedavg"]["train steps"]
+    assert found["cgr"]["prior steps"] == found["cgr"]["train steps"] == steps  # it trains twice
+    epoch = found["cgl"]["train begin"]  # the frozen model, once over a client's samples
+    assert found["cgr"]["train begin"] == 3 * epoch  # each of the group
+    assert found["fedufo"] == found["all"]  # what sampling goes by is read off what CGL asks for
+
+
 def test_layers_are_measured_against_torchs(tmp_path: Path) -> None:
     where = tmp_path / "found.json"
     shown = run("benchmarks/bench_layers.py", "--models", "report_cnn", "--turns", "1", "--json", str(where))

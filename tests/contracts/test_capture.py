@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from accord.client import Site
 from accord.core.methods import ALGORITHMS
-from accord.core.task import Task
-from accord.core.types import Batch, Carry, Job
+from accord.core.task import LocalTraining, Task
+from accord.core.types import Batch, Carry, Job, Result
 from accord.executors.sequential import Sequential
 from support.federation import Given, TinyRun, tiny_model
 
@@ -85,6 +85,14 @@ class Recorded:
             carry = self.task.step(job, carry, batch)
         assert not recorder.found, f"a step cannot be recorded: {sorted(set(recorder.found))}"
         return carry
+
+    def finish(self, job: Job, carry: Carry) -> Result:
+        if not isinstance(self.task, LocalTraining) or not self.task.closes_apart:
+            return self.task.finish(job, carry)
+        with Recorder(places(job.data) - places(carry)) as recorder:
+            self.task.close(job, carry)
+        assert not recorder.found, f"what follows the last step cannot be recorded: {sorted(set(recorder.found))}"
+        return self.task.answer(job, carry)
 
 
 class Watched(Sequential):

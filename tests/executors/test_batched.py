@@ -15,7 +15,8 @@ from accord.core.plan import Plan
 from accord.data.federated import FederatedData
 from accord.errors import DivergedError
 from accord.executors.gpu.batched import Batched
-from accord.executors.gpu.graphs import CaptureError
+from accord.executors.gpu.graphs import CaptureError, Recorder, Recording
+from accord.executors.gpu.lane import Lane
 from accord.executors.gpu.samples import Samples
 from support.federation import Everyone, Given, TinyRun, tiny_data, tiny_model
 
@@ -194,6 +195,50 @@ def test_begin_is_recorded_only_while_it_looks_at_no_data(float64: None) -> None
     executor.tasks = {"train": Curious(**{name: getattr(task, name) for name in task.__dataclass_fields__})}
     run.rounds(3)
     assert close(run, TinyRun("fedavg").rounds(3))
+
+
+@pytest.mark.parametrize(("sizes", "together_in_round"), [((9, 9, 9, 9), 4), ((9, 9, 6, 9), 3), ((9, 9, 10, 9), 0)])
+@pytest.mark.parametrize("last", ["pad", "fill", "drop"])
+def test_clients_of_one_size_close_together(
+    sizes: tuple[int, ...], together_in_round: int, last: Any, float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FedUFO's discriminator learns after the last step: from the second time on in one recording (each stage has
+    its own), if those that step longest are of one size."""
+    never_one_by_one(monkeypatch)
+    recorded: list[int] = []
+    usual = Lane.close
+    monkeypatch.setattr(Lane, "close", lambda self, *given: (recorded.append(1), usual(self, *given)))
+    options: dict[str, Any] = {
+        "data": tiny_data(sizes=sizes, dtype=torch.float64),
+        "plan": Plan(epochs=2, batch_size=4, last_batch=last),
+    }
+    settings = {"disc_epochs": 2, "stage_one_rounds": 1}
+    together = TinyRun("fedufo", settings, executor=Batched, **options).rounds(4)
+    assert len(recorded) == 2 * together_in_round
+    alone = TinyRun("fedufo", settings, **options).rounds(4)
+    assert close(together, alone)
+    for name, value in alone.state["discriminator"].items():
+        assert torch.allclose(together.state["discriminator"][name], value, rtol=1e-10, atol=1e-12)
+
+
+def test_a_close_that_cannot_be_recorded_is_done_client_by_client(
+    float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where a recording finds out before anything was done."""
+    tried: list[bool] = []
+    usual = Recorder.record
+
+    def record(self: Recorder, work: Any, beside: Any = None) -> Recording:
+        if isinstance(work.args[0], list) and work.args[0][0].func.__name__ == "close":
+            tried.append(True)
+            raise CaptureError("operation not permitted when stream is capturing")
+        return usual(self, work, beside)
+
+    monkeypatch.setattr(Recorder, "record", record)
+    data = tiny_data(sizes=(9, 9, 9), dtype=torch.float64)
+    together = TinyRun("feduad", executor=Batched, data=data).rounds(4)
+    assert tried == [True]
+    assert close(together, TinyRun("feduad", data=data).rounds(4))
 
 
 def test_a_client_that_fails_leaves_the_others_their_round(float64: None) -> None:

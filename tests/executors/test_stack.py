@@ -97,6 +97,22 @@ def test_torchs_own_tracer_understands_the_graph(monkeypatch: pytest.MonkeyPatch
     assert worst(run("fedavg", True), run("fedavg", False)) < 1e-12
 
 
+def test_fedufos_step_is_compiled_whole_and_reads_only_what_it_uses(traced: list[Any], float64: None) -> None:
+    """Its discriminator learns after the last step, from images and features that are no concern of a step's."""
+    codes = []
+    for dynamic in (True, False):
+        settings = {"dynamic": dynamic, "stage_one_rounds": 0}
+        found = run("fedufo", True, 1, settings=settings)
+        task: Any = found.algorithm.tasks["train"]
+        assert task.moves_in_stack
+        codes.append(traced[-1].code)
+        assert all(node.users for node in traced[-1].graph.find_nodes(op="placeholder"))
+        assert worst(found, run("fedufo", False, 1, settings=settings)) < 1e-9
+    assert codes[0] == codes[1]  # who is sampled is not in it: it need not be compiled twice
+    by_batch: Any = run("fedufo", True, 1, settings={"disc_train": "batch"}).algorithm.tasks["train"]
+    assert not by_batch.moves_in_stack
+
+
 def test_fewer_clients_than_lanes_need_no_other_graph(traced: list[Any], float64: None) -> None:
     options = {"sampler": Given([0, 1, 2], [1, 3], [3])}
     runs = [run("fedavg", compiled, 3, **options) for compiled in (True, False)]

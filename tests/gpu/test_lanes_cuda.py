@@ -50,6 +50,22 @@ def test_every_method_is_steps_and_agrees_in_double_precision(name: str, float64
     assert not all_close(whole, start(name, batched=False).rounds(4), 1e-7)
 
 
+@pytest.mark.parametrize("form", [{}, {"compiled": True}])
+@pytest.mark.filterwarnings("ignore", "error:task .* cannot be")  # torch's compiler warns of its own choices
+def test_what_follows_the_last_step_is_recorded_for_clients_of_one_size(form: dict[str, bool], float64: None) -> None:
+    """FedUFO's discriminator learns then. In each stage every client closes by itself once, then they are recorded,
+    then replayed."""
+    data = tiny_data(sizes=(9, 9, 9, 9), dtype=torch.float64)
+    settings = {"stage_one_rounds": 3}
+    runs = [
+        TinyRun("fedufo", settings, data=data, model=tiny_model(device="cuda", form=given), rounds=6, **extra).rounds(6)
+        for given, extra in ((form, {"executor": Batched}), ({}, {}))
+    ]
+    executor: Any = runs[0].executor
+    assert any(lanes._closes for lanes in executor._lanes["train"].values()), "nothing was recorded"
+    assert not all_close(*runs, 1e-7)
+
+
 # Kernels of variance 1e-6 (fedmmd) turn single precision's rounding into other gradients; its double is compared above.
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "fedmmd"])
 def test_one_round_in_single_precision(name: str) -> None:

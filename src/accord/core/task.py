@@ -136,6 +136,10 @@ class Part:
     def after(self, model: Model, job: Job, carry: Carry, batch: Batch) -> None:
         """After the model's step: moving averages, a second model; writes only its corner."""
 
+    def close(self, model: Model, job: Job, carry: Carry) -> None:
+        """After the last step: a small training of its own, such as a discriminator's. It looks at no value and at no
+        data but the carry's, so that it can be recorded as steps are; it overwrites tensors of its corner."""
+
     def finish(self, model: Model, job: Job, carry: Carry) -> tuple[Trees, Trees]:
         """Reply and memory."""
         return {}, {}
@@ -289,16 +293,26 @@ class LocalTraining:
 
     def has_own(self, *hooks: str) -> bool:
         """Whether the task or one of its parts has more to do there than usual."""
-        usual = {Part: self.parts, LocalTraining: (self,)}
-        return any(
-            getattr(type(one), hook) is not getattr(base, hook)
-            for base, ones in usual.items()
-            for one in ones
-            for hook in hooks
-            if hasattr(base, hook)
-        )
+        usual, of_parts = ([hook for hook in hooks if hasattr(base, hook)] for base in (LocalTraining, Part))
+        own = any(getattr(type(self), hook) is not getattr(LocalTraining, hook) for hook in usual)
+        return own or any(part.has_own(hook) for part in self.parts for hook in of_parts)
+
+    @property
+    def closes_apart(self) -> bool:
+        """Whether there is something to `close`, which many clients can do together before any of them answers."""
+        return type(self).finish is LocalTraining.finish and self.has_own("close")
+
+    def close(self, job: Job, carry: Carry) -> None:
+        """What the parts do after the last step."""
+        for part in self.parts:
+            part.close(self.model, job, carry)
 
     def finish(self, job: Job, carry: Carry) -> Result:
+        """The answer, once the parts have closed."""
+        self.close(job, carry)
+        return self.answer(job, carry)
+
+    def answer(self, job: Job, carry: Carry) -> Result:
         """The trained model without its personal names, and what the parts add."""
         everything: Trees = {"model": carry["train"]["model"], "buffers": carry["buffers"]}
         reply: Trees = {

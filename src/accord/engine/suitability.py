@@ -128,7 +128,7 @@ def _check_parts(name: str, which: str, algorithm: Algorithm, local: LocalConfig
             "group norm or none"
         )
     for part in task.parts:
-        own = [hook for hook in ("noise", "batch", "before", "after") if part.has_own(hook)]
+        own = [hook for hook in ("noise", "batch", "before", "after", "close") if part.has_own(hook)]
         if own or part.couples:
             raise UnsuitableError(
                 f"{refused}its part {part.name} works on whole batches ({', '.join(own) or 'it compares samples'}), "

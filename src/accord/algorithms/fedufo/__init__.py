@@ -158,14 +158,15 @@ def _discriminator(setup: fl.Setup, reading: Readings) -> Discriminator:
 def _parts(setup: fl.Setup, reading: Readings, disc: Discriminator, peers: Peers) -> list[fl.Part]:
     """Those of the terms that are on, in the order their losses are added."""
     divergence = Divergence(reading.kl, reading.kl_reduction)
+    consensus = GlobalConsensus(reading.cgl_weight, divergence, reading.stage_two)
     alignment = MapAlignment if reading.disc_reads == "maps" else UniformAlignment
     listed: list[tuple[bool, fl.Part]] = [
         (True, fl.SampleLoss()),
         (reading.grouped, peers),
         (reading.uad, alignment(peers, reading.uad_weight, disc, width(setup.model, reading.disc_reads))),
         (reading.cgr, GroupConsensus(peers, reading.cgr_weight, divergence)),
-        (reading.cgl, GlobalConsensus(reading.cgl_weight, divergence, reading.stage_two)),
-        (reading.dynamic, Performance(not reading.fresh, reading.performance_share)),
+        (reading.cgl, consensus),
+        (reading.dynamic, Performance(not reading.fresh, reading.performance_share, consensus)),
     ]
     return [*_withheld(reading), *(part for on, part in listed if on)]
 

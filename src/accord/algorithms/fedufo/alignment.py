@@ -6,9 +6,12 @@ client whose model made a feature; the model learns features on which its answer
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -122,6 +125,8 @@ class UniformAlignment(fl.Part):
             ids = group["ids"]
             corner["labels"] = ids if settings.classes == "all" else torch.arange(len(ids), device=ids.device)
             corner["own"] = ids == job.info["client"]
+        if settings.train == "round" and settings.learns and "priors" in job.shared:
+            corner |= {"x": job.data.x, "order": self._order(job)}
         return corner
 
     def loss(self, view: fl.View) -> fl.Term | None:
@@ -146,16 +151,23 @@ class UniformAlignment(fl.Part):
         travels = settings.home == "server" and settings.learns
         return {"discriminator": Disclosure.UPDATE} if travels else {}
 
+    def has_own(self, hook: str) -> bool:
+        """Nothing follows a step under `round`, and what follows none can be compiled with it."""
+        return super().has_own(hook) and (hook != "after" or self.discriminator.train == "batch")
+
+    def close(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> None:
+        """Under `round`, the discriminator's epochs on the finished model's features."""
+        corner = carry[self.name]
+        if "order" not in corner:
+            return
+        peers = carry[self.peers.name]["features"]
+        own = in_chunks(partial(self._own_features, model, carry), corner["x"])
+        for rows in self._batches(corner["order"]):
+            self._learn(job, corner, peers[rows], own[rows], own.new_ones(len(rows)))
+
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
-        """Under `round`, the discriminator's epochs on the finished model's features; then it goes home."""
+        """The discriminator goes home."""
         corner, settings = carry[self.name], self.discriminator
-        peers = carry[self.peers.name].get("features")
-        if settings.train == "round" and settings.learns and peers is not None:
-            own = in_chunks(lambda x: self._own_features(model, carry, x), job.data.x)
-            rng = self._key(job).at("discriminator.order", int(job.info["round"]), int(job.info["client"]))
-            for positions in settings.plan.schedule(rng, len(own)):
-                rows = torch.from_numpy(positions).to(own.device)
-                self._learn(job, corner, peers[rows], own[rows], torch.ones_like(own[rows, 0]))
         if settings.home == "fresh" or (settings.home == "server" and not settings.learns):
             return {}, {}
         home: fl.Trees = {"discriminator": corner["discriminator"]}
@@ -173,6 +185,20 @@ class UniformAlignment(fl.Part):
             named = gradient_of(loss, tree)
         rate = job.info["lr"] * self.discriminator.rate
         self.discriminator.optimizer.update(tree, named, corner["optimizer"], rate)
+
+    def _order(self, job: fl.Job) -> Tensor:
+        """[n, epochs] the samples in the order of each epoch."""
+        rng = self._key(job).at("discriminator.order", int(job.info["round"]), int(job.info["client"]))
+        orders = [rng.permutation(len(job.data.x)) for _ in range(self.discriminator.plan.epochs)]
+        return torch.from_numpy(np.stack(orders, 1)).to(job.data.x.device)
+
+    def _batches(self, order: Tensor) -> Iterator[Tensor]:
+        """Those of the discriminator's plan; one that is filled up goes on with the epoch's first samples."""
+        plan = self.discriminator.plan
+        for epoch in order.unbind(1):
+            rows = torch.cat([epoch, epoch])
+            for number, length in enumerate(plan.lengths(len(epoch))):
+                yield rows[number * plan.batch_size :][:length]
 
     def _key(self, job: fl.Job) -> Key:
         return Key(int(job.shared["alignment"]["seed"]))

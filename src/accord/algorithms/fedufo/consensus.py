@@ -59,21 +59,26 @@ class GlobalConsensus(fl.Part):
     divergence: Divergence
     first_round: int
 
+    def acts(self, job: fl.Job) -> bool:
+        """Whether its first round has come."""
+        return int(job.info["round"]) >= self.first_round
+
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
-        """The received model's log-probabilities on all samples."""
-        if int(job.info["round"]) < self.first_round:
+        """The received model's log-probabilities on all samples, and the classes it names, for who wants to know."""
+        if not self.acts(job):
             return {}
-        return {"target": in_chunks(lambda x: _received(model, job, x), job.data.x)}
+        logits = in_chunks(lambda x: _received(model, job, x), job.data.x)
+        return {"target": logits.log_softmax(1), "guess": logits.argmax(1)}
 
     def loss(self, view: fl.View) -> fl.Term | None:
         """None before its first round."""
         corner = view.carry[self.name]
         if not corner:
             return None
-        target = gathered(corner["target"], view.batch, lambda x: _received(view.model, view.job, x))
+        target = gathered(corner["target"], view.batch, lambda x: _received(view.model, view.job, x).log_softmax(1))
         return self.weight * view.mean(self.divergence(view.out.logits, target))
 
 
 def _received(model: fl.Model, job: fl.Job, x: Tensor) -> Tensor:
-    """Log-probabilities of the model the client was sent."""
-    return model.reference(job.shared["model"], job.shared["buffers"], x).logits.log_softmax(1)
+    """Logits of the model the client was sent."""
+    return model.reference(job.shared["model"], job.shared["buffers"], x).logits

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import accord.authoring as fl
+from accord.algorithms.fedufo.consensus import GlobalConsensus
 from accord.core.algorithm import Sampler
 from accord.core.disclosure import Declared, Disclosure
 from accord.core.question import Question
@@ -58,11 +59,22 @@ def held_out(count: int, share: float) -> list[int]:
 def own_accuracy(model: fl.Model, job: fl.Job, share: float) -> Tensor:
     """Accuracy of the received model on the client's held-out samples; on all where none are held out."""
     params, buffers = job.shared["model"], job.shared["buffers"]
-    x, y, held = job.data.x, job.data.y, held_out(len(job.data.y), share)
-    if held:
-        rows = torch.tensor(held, device=y.device)
-        x, y = x[rows], y[rows]
+    x, y = _measured_on((job.data.x, job.data.y), share)
     guesses = in_chunks(lambda x: model.reference(params, buffers, x).logits.argmax(1), x)
+    return _share_right(guesses, y, job)
+
+
+def _measured_on(values: tuple[Tensor, Tensor], share: float) -> tuple[Tensor, Tensor]:
+    """The rows of the held-out samples; all where none are held out."""
+    first, second = values
+    held = held_out(len(second), share)
+    if not held:
+        return values
+    rows = torch.tensor(held, device=second.device)
+    return first[rows], second[rows]
+
+
+def _share_right(guesses: Tensor, y: Tensor, job: fl.Job) -> Tensor:
     return (guesses == y).to(job.info["lr"].dtype).mean()
 
 
@@ -102,19 +114,26 @@ class Performance(fl.Part):
     needs = "a share of right answers to sample clients by"
     stale: bool
     share: float
+    consensus: GlobalConsensus  # asks the received model about all samples, from its first round on
 
     def state(self, model: fl.Model, world: fl.World) -> fl.Trees:
         unknown = torch.full((len(world.sizes),), UNKNOWN, device=model.device)
         return {"performance": {"accuracy": unknown}}
 
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
-        return {"accuracy": own_accuracy(model, job, self.share)} if self.stale else {}
+        asks = self.stale and not self.consensus.acts(job)
+        return {"accuracy": own_accuracy(model, job, self.share)} if asks else {}
 
     def discloses(self) -> Declared:
         return {"performance": Disclosure.SCORE} if self.stale else {}
 
     def finish(self, model: fl.Model, job: fl.Job, carry: fl.Carry) -> tuple[fl.Trees, fl.Trees]:
-        return ({"performance": dict(carry[self.name])} if self.stale else {}), {}
+        if not self.stale:
+            return {}, {}
+        accuracy = carry[self.name].get("accuracy")
+        if accuracy is None:
+            accuracy = _share_right(*_measured_on((carry[self.consensus.name]["guess"], job.data.y), self.share), job)
+        return {"performance": {"accuracy": accuracy}}, {}
 
     def update(self, state: fl.State, replies: fl.Replies, world: fl.World) -> fl.State:
         """Remember what was reported."""

@@ -26,7 +26,8 @@
       |   noise; a counter on the        in the Tables
       |   device says which s is next
       v
-    Results            copied out of a lane's carry as soon as its client is done
+    Results            copied out of a lane's carry as soon as its client is done; what a part does after the last step
+                       (`close`) is a Recording of all lanes before that, where their clients are of one size
 
 Boxes, Tables and Samples stay at their addresses, which is what lets a recorded step be replayed for other clients.
 Nothing passes between host and device from a block's first step to its last.

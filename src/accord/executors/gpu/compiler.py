@@ -99,7 +99,24 @@ class StackedStep:
 
         with torch.random.fork_rng(devices=[stacked[0].device] if stacked[0].is_cuda else []):
             graph = make_fx(function)(*(t.clone() for t in (*commons, *stacked)))
-        return compiled(graph)
+        used = _without_idle_inputs(graph)
+        made = compiled(graph)
+        return lambda *tensors: made(*(tensors[place] for place in used))
+
+
+def _without_idle_inputs(graph: Any) -> list[int]:
+    """Which inputs the graph reads or writes; the others are taken from it.
+
+    What a client keeps for its end is no concern of its steps, and steps that differ in no more than that are one to
+    the compiler, which has them in its cache.
+    """
+    inputs = graph.graph.find_nodes(op="placeholder")
+    used = [number for number, node in enumerate(inputs) if node.users]
+    for node in inputs:
+        if not node.users:
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return used
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from accord.client import Work
-from accord.core.task import Task
+from accord.core.task import LocalTraining, Task
 from accord.core.tensors import Trees
 from accord.core.types import Batch, ClientData, Job
 from accord.executors.gpu.buffers import Buffers
@@ -54,6 +54,10 @@ class Lane:
     def step(self, shared: Trees, data: ClientData, batch: Batch) -> None:
         """One step on the buffers."""
         self.carry.settle(self.task.step(self._job(shared, data), self.carry.fresh(), batch))
+
+    def close(self, shared: Trees, data: ClientData, examples: int) -> None:
+        """What follows the last step, on the buffers."""
+        cast(LocalTraining, self.task).close(self._job(shared, data), self.carry.like(examples))
 
     def _job(self, shared: Trees, data: ClientData) -> Job:
         given = self.given.value

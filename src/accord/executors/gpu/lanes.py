@@ -36,6 +36,9 @@ class Lanes:
         self._seated = 0  # the first lanes, whose clients still have to begin
         self._steps: dict[int, Recording] = {}  # by number of lanes
         self._begins: dict[int, Recording] = {}
+        self._closes: dict[tuple[int, int], Recording] = {}  # by number of lanes and of examples
+        self._closed_before: set[tuple[int, int]] = set()  # each client by itself
+        self._closes_apart = isinstance(task, LocalTraining) and task.closes_apart
         self._rehearsed: set[bool] = set()  # whether a stacked step, whether another was done once
         self._stack: Stack | None = None
         self._compiled: StackedStep | None = None
@@ -46,6 +49,7 @@ class Lanes:
         """Drop what was recorded: an address changed, or a recording failed."""
         self._steps.clear()
         self._begins.clear()
+        self._closes.clear()
 
     def _forget_if_void(self) -> None:
         if self._failures != self.recorder.failures:
@@ -100,12 +104,14 @@ class Lanes:
         if self._seated:
             self._begin(shared, data, clients[: self._seated])
             self._seated = 0
-        done = 0
+        done, closed = 0, None
         for lane in reversed(range(len(clients))):
             client = clients[lane]
             self._advance(shared, data, lane + 1, len(clients), len(client.batches) - done)
             done = len(client.batches)
-            yield client, self._take_out(lane, client)
+            if closed is None and done == len(clients[0].batches):  # all others are done too
+                closed = self._close(shared, data, clients[: lane + 1])
+            yield client, self._take_out(lane, client, bool(closed))
 
     def _lay_together(self, data: Samples, room: int) -> None:
         """Stack the lanes, or stack them again if there are more of them or one has moved.
@@ -128,9 +134,8 @@ class Lanes:
         try:
             if count not in self._begins:
                 lanes = self.lanes[:count]
-                beside = next(iter({**self._steps, **self._begins}.values()), None)
                 work = partial(self.recorder.side_by_side, [partial(lane.begin, shared, none) for lane in lanes])
-                self._begins[count] = self.recorder.record(work, beside)
+                self._begins[count] = self.recorder.record(work, self._beside())
             self._begins[count].replay()
         except CaptureError:  # it looks at a value: every client begins by itself, now and from now on
             self.begins_alone = False
@@ -145,10 +150,34 @@ class Lanes:
             self._rehearsed.add(self._in_stack(size))
             steps -= 1
         if steps and size not in self._steps:
-            beside = next(iter({**self._begins, **self._steps}.values()), None)
-            self._steps[size] = self.recorder.record(partial(self._step, shared, data, size), beside)
+            self._steps[size] = self.recorder.record(partial(self._step, shared, data, size), self._beside())
         for _ in range(steps):
             self._steps[size].replay()
+
+    def _close(self, shared: Trees, data: Samples, clients: Sequence[Client]) -> bool:
+        """What follows the last step of clients of one size, in one recording; whether it was done."""
+        sizes = {client.examples for client in clients}
+        if not self._closes_apart or len(sizes) > 1:
+            return False
+        key = count, examples = len(clients), sizes.pop()
+        if key not in self._closed_before:  # each does so when it is taken out: a recording is for what comes again
+            self._closed_before.add(key)
+            return False
+        if key not in self._closes:
+            none = nothing(data.num_classes)
+            works = [partial(lane.close, shared, none, examples) for lane in self.lanes[:count]]
+            try:
+                recording = self.recorder.record(partial(self.recorder.side_by_side, works), self._beside())
+            except CaptureError:  # it looks at a value, or at data
+                self._closes_apart = False
+                return False
+            self._closes[key] = recording
+        self._closes[key].replay()
+        return True
+
+    def _beside(self) -> Recording | None:
+        """One whose memory another can share: they never run at the same time."""
+        return next((one for made in (self._steps, self._begins, self._closes) for one in made.values()), None)
 
     def _size(self, active: int, loaded: int, steps: int) -> int:
         """How many lanes to step: those still active, and more if that saves making another recording."""
@@ -160,9 +189,10 @@ class Lanes:
             size = (size + 1) // 2
         return size
 
-    def _take_out(self, lane: int, client: Client) -> Result:
+    def _take_out(self, lane: int, client: Client, closed: bool) -> Result:
         """The client's result, free of the lane's buffers."""
-        result = self.task.finish(client.job, self.lanes[lane].carry.like(client.examples))
+        finish = cast(LocalTraining, self.task).answer if closed else self.task.finish
+        result = finish(client.job, self.lanes[lane].carry.like(client.examples))
         fresh = iter(copies([value for _, value in leaves(result._asdict())]))
         reply, memory = (
             {tree: {name: next(fresh) for name in inner} for tree, inner in trees.items()}
