@@ -44,17 +44,6 @@ def test_methods_agree_in_double_precision(name: str, float64: None) -> None:
     assert not differs(stacked, start({}, name, data=data).rounds(1), 1e-9)
 
 
-def test_a_frozen_model_says_the_same_in_the_layout_that_matrix_units_want() -> None:
-    x = torch.randn(20, 3, 32, 32, device="cuda")
-    answers = []
-    for form, precision in (({"compiled": True}, "tf32"), ({}, "fp32")):
-        model = tiny_model("fedufo_cnn", shape=(3, 32, 32), device="cuda", form=form)
-        with numerics(precision), torch.no_grad():
-            answers.append(model.reference(*model.init(), x))
-    for found, exact in zip(*answers, strict=True):
-        assert (found - exact).abs().max() < 5e-3 * exact.abs().max()
-
-
 def test_one_round_in_single_precision() -> None:
     with numerics("fp32"):
         stacked = start(FORM, executor=Batched).rounds(1)

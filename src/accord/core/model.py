@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
-from torch.backends import cudnn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -282,8 +281,7 @@ class Model:
         values = _named(params, buffers)
         with self._precision():
             values = self._rounded(values) if self.bf16 else values
-            laid = self._laid(x, frozen=wrapped is not self._train)
-            return functional_call(wrapped, values, (laid, *more), tie_weights=self._tied)
+            return functional_call(wrapped, values, (self._laid(x), *more), tie_weights=self._tied)
 
     def _rounded(self, values: Tree) -> Tree:
         """Weights in bf16, all at once; those of norm layers stay, their sums need the precision.
@@ -297,11 +295,8 @@ class Model:
         rounded = cast(tuple[Tensor, ...], _Round.apply(*(values[name] for name in names)))  # type: ignore[no-untyped-call]
         return {**values, **dict(zip(names, rounded, strict=True))}
 
-    def _laid(self, tensor: Tensor, frozen: bool = False) -> Tensor:
-        # Clients that are stacked train in layouts of their own. Where they do, frozen models run through cuDNN, whose
-        # matrix units want channels last.
-        last = self.channels_last or (frozen and self.compiled and tensor.is_cuda and cudnn.allow_tf32)
-        images = last and tensor.dim() == 4 and not is_stacked(tensor)
+    def _laid(self, tensor: Tensor) -> Tensor:
+        images = self.channels_last and tensor.dim() == 4 and not is_stacked(tensor)
         return tensor.contiguous(memory_format=torch.channels_last) if images else tensor
 
     def _precision(self) -> AbstractContextManager[object]:

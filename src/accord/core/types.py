@@ -37,9 +37,7 @@ class ClientData(NamedTuple):
 
     def class_counts(self) -> Tensor:
         """[C] how many training samples of each class the client holds."""
-        # Not `bincount`, which waits for the device to see how many there are.
-        y = self.y.long()
-        return y.new_zeros(self.num_classes).scatter_add_(0, y, torch.ones_like(y))
+        return torch.bincount(self.y, minlength=self.num_classes)
 
 
 @dataclass(frozen=True)

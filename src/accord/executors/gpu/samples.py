@@ -52,7 +52,6 @@ class Samples:
         self._count = len(data.train.order) if self._per_client else len(data.train_pool)
         self.whole = self._count * row_bytes <= budget
         self._placed: dict[int, Rows] = {}
-        self._order: Tensor | None = None  # all clients' rows, one after another, once somebody has asked
         if self.whole:
             self._make_room(self._count)
             self._fill()
@@ -95,21 +94,12 @@ class Samples:
         return samples
 
     def _gather(self, client: int) -> ClientData:
-        x, y = (t.index_select(0, self._where(client)) for t in (self.x, self.y))
+        where = torch.from_numpy(np.ascontiguousarray(self.rows(client))).to(self.x.device)
+        x, y = self.x.index_select(0, where), self.y.index_select(0, where)
         test_x, test_y = x[:0], y[:0]
         if self.site.with_test:
             test_x, test_y = (t.to(self.x.device) for t in self.site.data.client(client, "test"))
         return ClientData(x, y, test_x, test_y, self.num_classes)
-
-    def _where(self, client: int) -> Tensor:
-        """The client's rows on the device: numbers brought there one client at a time would wait for its work."""
-        if not self.whole:
-            return torch.from_numpy(self._placed[client]).to(self.x.device)
-        groups = self.site.data.train
-        if self._order is None:
-            order = np.arange(self._count) if self._per_client else groups.order
-            self._order = torch.from_numpy(np.ascontiguousarray(order)).to(self.x.device)
-        return self._order[int(groups.offsets[client]) : int(groups.offsets[client + 1])]
 
     def _dtype(self) -> torch.dtype:
         x, _ = self.site.data.train_pool.take(np.zeros(0, np.int64))
