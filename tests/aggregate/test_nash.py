@@ -226,6 +226,17 @@ def test_nobody_moved(scale: Any) -> None:
     assert torch.equal(new["relations"]["r"], state["relations"]["r"])
 
 
+def test_who_did_not_move_takes_nothing_of_the_others_step() -> None:
+    """One of three stands still: the others are orthogonal, p = (1/5, 1, 0), and only their sum is one."""
+    rule = Nash(("relations",), "sum", "uniform")
+    replies = replies_of(([5.0, 1.0], [5.0]), ([1.0, 2.0], [2.0]), ([1.0, 1.0], [2.0]), examples=(1, 3, 2))
+    new = rule(server(rule), "model", replies)
+    torch.testing.assert_close(new["model"]["w"], torch.tensor([1 + 4 / 6, 1 + 5 / 6]))
+    torch.testing.assert_close(new["relations"]["r"], torch.tensor([2 + 3 / 6]))
+    nothing = Replies((0, 1), (Result({"model": {}}, {}, {}),) * 2, torch.ones(2), {})
+    assert gram_matrix({"model": {}}, ("model",), nothing).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
 @pytest.mark.parametrize("scale", ["sum", "avg-norm"])
 def test_one_reply_is_taken_as_it_is(scale: Any) -> None:
     rule = Nash(("relations",), scale)
