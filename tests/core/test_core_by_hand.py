@@ -206,3 +206,31 @@ def test_values_by_name_are_the_modules_own() -> None:
         fill(layer, {"weight": T([[3.0, 4.0]])}, "a file")
     with pytest.raises(DataError, match="'other' is which this network does not have"):
         fill(layer, {"weight": T([[3.0, 4.0]]), "bias": T([5.0]), "other": T([1.0])}, "a file")
+
+
+def test_values_that_do_not_fit_or_are_no_numbers_are_refused() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(2))
+            self.register_buffer("mask", torch.zeros(2))
+            self.register_buffer("n", torch.tensor(0))
+
+    module = Masked()
+    good = {"w": T([1.0, 2.0]), "mask": T([0.0, -torch.inf]), "n": T(3)}
+    fill(module, good, "a file")
+    assert {name: value.tolist() for name, value in named_values(module).items()} == {
+        "w": [1.0, 2.0],
+        "mask": [0.0, -torch.inf],  # as masks have it
+        "n": 3,
+    }
+    for name, value, words in (
+        ("w", T([1.0]), r"'w' is torch.float32 \(1,\), and the network wants torch.float32 \(2,\)"),
+        ("w", T([1.0, 2.0], dtype=torch.float64), r"'w' is torch.float64 \(2,\)"),
+        ("n", T(3.0), "'n' is torch.float32"),
+        ("w", T([1.0, torch.nan]), "'w' holds values that are infinite or no numbers"),
+        ("w", T([1.0, torch.inf]), "'w' holds values that are infinite or no numbers"),
+        ("mask", T([torch.nan, 0.0]), "'mask' holds values that are infinite or no numbers"),
+    ):
+        with pytest.raises(DataError, match=words):
+            fill(module, {**good, name: value}, "a file")
