@@ -106,3 +106,61 @@ def test_a_tensor_under_two_names_is_one_parameter() -> None:
     changed = {name: value + 1 for name, value in params.items()}
     expected = model.module(changed, buffers)
     torch.testing.assert_close(model.train(changed, buffers, x).logits, expected(x))
+
+
+class Answering(nn.Module):
+    """Says what it is given to say, whatever it is shown."""
+
+    head_name, map_shape, num_features = "head", None, 2
+
+    def __init__(self, logits: torch.Tensor, features: torch.Tensor) -> None:
+        super().__init__()
+        self.head, self.said = nn.Linear(2, 2), (logits, features)
+
+    def logits_and_features(self, x: torch.Tensor, fuse: object = None) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.said
+
+
+def test_features_of_positions_become_their_mean_where_every_position_is_answered() -> None:
+    features = torch.tensor([[[1.0, 2.0], [3.0, 6.0]]])  # one sample, two positions
+    for shape, wanted in (((1, 2, 2), [[2.0, 4.0]]), ((1, 2), features.tolist())):
+        model = Model(Answering(torch.zeros(shape), features))
+        assert model.reference(*model.init(), torch.zeros(1, 3)).features.tolist() == wanted
+    flat = Model(Answering(torch.zeros(1, 2, 2), torch.ones(1, 2)))
+    assert flat.reference(*flat.init(), torch.zeros(1, 3)).features.tolist() == [[1.0, 1.0]]
+
+
+def test_samples_are_coupled_by_batch_norm_that_looks_at_the_batch() -> None:
+    def coupled(norm: nn.Module, *, still: bool = False) -> bool:
+        network = nn.Sequential(nn.Linear(2, 3), norm, nn.Linear(3, 2))
+        norm.train(not still)
+        return Model(adapt(network, head="2")).couples_batch
+
+    assert coupled(nn.BatchNorm1d(3))
+    assert not coupled(nn.BatchNorm1d(3), still=True)
+    assert coupled(nn.BatchNorm1d(3, track_running_stats=False), still=True), "it has nothing else to look at"
+    assert not coupled(nn.LayerNorm(3))
+
+
+def test_what_its_owner_froze_is_in_no_tree() -> None:
+    module = Small()
+    module.norm.eval()
+    module.norm.weight.requires_grad_(False)
+    module.fc.bias.requires_grad_(False)
+    model = Model(adapt(module, head="fc"))
+    params, buffers = model.init()
+    assert buffers == {}
+    assert model.frozen_names == ("module.fc.bias", "module.norm.weight")
+    assert model.norm_names == ("module.norm.bias",)
+    assert model.head_names == ("module.fc.weight",)
+    assert set(params) == {*model.head_names, *model.body_names}
+    assert list(params) == sorted(params)
+    assert model.head_is_frozen
+    assert not Model(adapt(Small(), head="fc")).head_is_frozen
+    assert not model.couples_batch
+    assert model.num_features == 3
+    copies = model.owned(params)
+    copies["module.fc.weight"].zero_()
+    assert bool(params["module.fc.weight"].any())
+    params["module.fc.weight"].zero_()
+    assert bool(model.init()[0]["module.fc.weight"].any())
