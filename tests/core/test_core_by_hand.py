@@ -35,6 +35,10 @@ def test_keys_are_seeds_of_address() -> None:
     assert Key(3).number("drop", 5, 7) == first // 2
     nobody = np.random.SeedSequence([3, zlib.crc32(b"drop"), 0, 0]).generate_state(1, np.uint64)
     assert Key(3).number("drop") == int(nobody[0]) // 2
+    for given, (round, client) in (((), (0, 0)), ((5,), (6, 0))):
+        address = np.random.SeedSequence([3, zlib.crc32(b"drop"), round, client])
+        drawn = np.random.Generator(np.random.Philox(address)).random(3).tolist()
+        assert Key(3).at("drop", *given).random(3).tolist() == drawn
     assert Key(3).client(4).seed == int(hashlib.sha256(b"accord client 3 4").hexdigest(), 16)
 
 
@@ -75,6 +79,8 @@ def test_a_client_without_test_samples() -> None:
     full = {name: T([0]) for name in ClientData._fields}
     assert ClientData(**full).has_test
     assert not ClientData(**{**full, "test_y": empty}).has_test
+    held = ClientData(**{**full, "y": T([2, 0, 2]), "test_y": T([1]), "num_classes": 4})  # type: ignore[arg-type]
+    assert held.class_counts().tolist() == [1, 0, 2, 0]
 
 
 def replies(*values: float, examples: tuple[int, ...]) -> Replies:
@@ -102,6 +108,9 @@ def test_answers_weighed_and_summed() -> None:
     assert not found.has("other")
     assert not Replies((), (), torch.tensor([]), {}).has("model")
     assert len(found) == 2
+    assert found.measured("seen")
+    assert not found.measured("other")
+    assert not Replies((), (), torch.tensor([]), {}).measured("seen")
     sums = weighted_sum(iter([{"b": T([1.0])}, {"b": T([2.0])}, {"b": T([4.0])}]), T([1.0, 10.0, 100.0]))
     assert sums["b"].tolist() == [421.0]
     assert float(weighted_mean(T([1.0, 3.0, 100.0]), T([1.0, 1.0, 0.0]))) == 2.0

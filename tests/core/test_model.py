@@ -164,3 +164,17 @@ def test_what_its_owner_froze_is_in_no_tree() -> None:
     assert bool(params["module.fc.weight"].any())
     params["module.fc.weight"].zero_()
     assert bool(model.init()[0]["module.fc.weight"].any())
+
+
+def test_names_are_sorted() -> None:
+    layers = [layer for _ in range(4) for layer in (nn.Linear(2, 2), nn.BatchNorm1d(2))]
+    head = nn.Sequential(*(nn.Linear(2, 2) for _ in range(4)))
+    model = Model(adapt(nn.Sequential(*layers, head), head="8", example=torch.zeros(2, 2)))
+    for names, count in (
+        (model.buffer_names, 12),
+        (model.body_names, 16),
+        (model.head_names, 8),
+        (model.norm_names, 8),
+    ):
+        assert list(names) == sorted(names)
+        assert len(names) == count

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from accord.client import Request, Site, Work, run_client
+from accord.core import persample
 from accord.core.keys import Key
 from accord.core.persample import PerSample
 from accord.core.plan import Plan
@@ -17,7 +18,7 @@ from support.federation import TinyRun, tiny_data
 
 
 @pytest.mark.parametrize("clip", [0.05, 1.0, 1e6])
-def test_clipped_gradients_are_those_of_a_loop(clip: float) -> None:
+def test_clipped_gradients_are_those_of_a_loop(clip: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
     x, y = torch.randn(6, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -63,6 +64,25 @@ def test_clipped_gradients_are_those_of_a_loop(clip: float) -> None:
     few, _ = PerSample(clip, 0.0).gradients(Task(), job, carry, {"model": params}, batch)  # type: ignore[arg-type]
     name = next(iter(params))
     assert torch.allclose(few["model"][name], found["model"][name] * 4 / 3, rtol=1e-5)
+    # as many samples at once as their gradients fit: 343 numbers each
+    info["examples"] = torch.tensor(9)
+    width = sum(p.numel() for p in params.values())
+    assert width == 64 * 5 + 5 + 5 * 3 + 3
+    for room, calls in ((1, 6), (2 * width + 1, 3), (5 * width, 2), (6 * width, 1)):
+        asked = []
+
+        class Watched(Task):
+            def objective(self, *given: object) -> tuple[torch.Tensor, ...]:
+                asked.append(1)  # noqa: B023
+                return super().objective(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(persample, "MOST_VALUES", room)
+        parts, (loss, _) = PerSample(clip, 0.0).gradients(Watched(), job, carry, {"model": params}, batch)  # type: ignore[arg-type]
+        assert len(asked) == calls
+        assert all(torch.allclose(parts["model"][n], found["model"][n], atol=1e-6) for n in params)
+        with torch.no_grad():
+            whole = torch.nn.functional.cross_entropy(network(x[:5]), y[:5], reduction="sum")
+        assert float(loss) == pytest.approx(float(whole), rel=1e-5)
     # nobody was drawn: noise alone
     empty = Batch(x[:0], y[:0], torch.zeros(0), torch.arange(0), {})
     nothing, (loss, _) = PerSample(clip, 0.0).gradients(Task(), job, carry, {"model": params}, empty)  # type: ignore[arg-type]
