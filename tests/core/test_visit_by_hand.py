@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from accord.aggregate import EMA, Mean
 from accord.aggregate.robust import Median
+from accord.algorithms.apple import Rates
 from accord.core.algorithm import Method
 from accord.core.disclosure import ANYTHING, GRAVEST, Disclosure, declared, disclosures, kind_of
 from accord.core.keys import Key
@@ -25,6 +26,7 @@ from accord.core.view import View
 from accord.errors import ConfigError
 from accord.models import adapt
 from accord.parts.losses import SampleLoss
+from accord.parts.phases import Gated
 from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
 
 T = torch.tensor
@@ -402,6 +404,7 @@ def test_rules_and_parts_fold_each_on_the_state_before_the_round() -> None:
     assert new["model"][BODY].tolist() == [[5.0]]
     assert set(one.tasks) == {"train", "evaluate"}
     assert (one.readings(new), one.judges_together, one.needs_each) == ({}, False, None)
+    assert (one.personal, one.pools_data, one.has_global_model, one.extra_tasks) == (False, False, True, {})
     headless = replace(one, has_global_model=False)
     assert set(headless.tasks) == {"train"}
     assert headless.predictor(new) is headless.export(new) is None
@@ -425,7 +428,11 @@ def test_a_task_takes_the_shared_settings_and_fills_batches_that_are_compared() 
         def couples(self) -> bool:
             return True
 
-    setup = replace(tiny_setup(tiny_data(), tiny_model(), optimizer=SGD(0.5)), clip=2.0, keeps_optimizer=True)
+    plain = tiny_setup(tiny_data(), tiny_model(), optimizer=SGD(0.5))
+    assert (plain.clip, plain.free_last_batch, plain.keeps_optimizer, plain.private) == (0.0, True, False, None)
+    setup = replace(plain, clip=2.0, keeps_optimizer=True)
+    bare = LocalTraining(setup.model, (SampleLoss(),))
+    assert (bare.clip, bare.keeps_optimizer, bare.hands_over, bare.private) == (0.0, False, False, None)
     task = setup.local(SampleLoss(), frozen=frozenset({"a"}))
     assert (task.optimizer, task.clip, task.keeps_optimizer, task.private) == (SGD(0.5), 2.0, True, None)
     assert (task.plan, task.frozen, task.model) == (setup.plan, {"a"}, setup.model)
@@ -466,6 +473,7 @@ def test_optimizers_by_name() -> None:
     assert OPTIMIZERS["adamw"]((0.8, 0.9), 1e-6, 0.1) == Adam((0.8, 0.9), 1e-6, 0.1, decoupled=True)
     assert OPTIMIZERS["sgd"](momentum=0.5) == SGD(0.5)
     assert Plan() == Plan(1, 0, 32, "pad", False)
+    assert (SGD.stacks, Adam.stacks, Gated.stacks, Rates.stacks) == (True, False, False, False)
     assert Adam().init({})["count"]["steps"].tolist() == 0
     single, double = (Adam().init({"w": torch.zeros(2, dtype=d)}) for d in (torch.float32, torch.float64))
     assert (single["count"]["steps"].dtype, double["count"]["steps"].dtype) == (torch.float32, torch.float64)
