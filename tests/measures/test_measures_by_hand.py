@@ -15,6 +15,8 @@ import pytest
 import torch
 
 import accord.measures
+from accord.core.plan import Plan
+from accord.core.task import LocalTraining
 from accord.data.federated import Groups
 from accord.errors import ConfigError, DataError
 from accord.measures import MEASURES
@@ -30,7 +32,9 @@ from accord.measures.perplexity import _power
 from accord.measures.predictions import ClientScores, Scores
 from accord.measures.sites import sites_of
 from accord.measures.spread import in_short, spread_record
+from accord.parts.losses import SampleLoss
 from accord.problems import PROBLEMS
+from support.federation import tiny_model
 
 T = torch.tensor
 ACCURACY, RMSE = PROBLEMS["classification"], PROBLEMS["regression"]
@@ -164,6 +168,76 @@ def test_validation_is_a_mean_over_samples() -> None:
     assert MEASURES["validation"].summary(scene, []) == {}
 
 
+def test_training_counts_the_samples_of_those_who_train() -> None:
+    """Of three, none, one and two samples of members and of a newcomer: 2 of 4 right, whatever the newcomer's are."""
+    clients = scores([1.0, 0.0, 0.0, 1.0, 0.0, 0.0], [3, 0, 1, 2])
+    moment: Any = SimpleNamespace(
+        predictions=SimpleNamespace(clients=lambda split: clients if split == "train" else None)
+    )
+    scene: Any = SimpleNamespace(problem=ACCURACY, members=[0, 1, 2])
+    assert MEASURES["training"].round(scene, moment) == {"training_accuracy": 0.5}
+    scene.problem = RMSE
+    assert MEASURES["training"].round(scene, moment) == {"training_rmse": pytest.approx(0.5**0.5)}
+    moment.predictions = None
+    assert MEASURES["training"].round(scene, moment) == {}
+    records = [{"training_rmse": 2.0}, {"training_rmse": 1.0}, {}]
+    assert MEASURES["training"].summary(scene, records) == {"training_rmse": 1.0}
+    assert MEASURES["training"].summary(scene, []) == {}
+
+
+def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
+    """Two of four newcomers train and are tested: 1 and 2 of 4 right at first, 3 and 4 after the first epoch."""
+    right = {2: [1.0, 3.0, 4.0], 5: [2.0, 4.0, 0.0]}
+    visits: list[Any] = []
+    judged: list[float] = []
+
+    class Task(LocalTraining):
+        def finish(self, job: Any, carry: Any) -> Any:
+            sums = {"personal_correct": T(judged.pop(0)), "personal_examples": T(4.0)}
+            return SimpleNamespace(metrics=sums)
+
+    task = Task(tiny_model(), (SampleLoss(),), plan=Plan(epochs=9, steps=5, batch_size=3))
+
+    def visit(client: int, task: Any, message: Any, round: int, look: Any) -> None:
+        visits.append((client, task.plan, message, round))
+        for count in right[client]:
+            judged.append(count)
+            look(None, None)
+
+    samples = {2: [0], 4: [], 5: [0, 1], 7: [0]}
+    tests = {2: [0], 4: [0], 5: [0], 7: []}
+    scene: Any = SimpleNamespace(
+        algorithm=SimpleNamespace(tasks={"train": task}, message=lambda state: ("sent", state)),
+        settings={"unseen_epochs": 2},
+        data=SimpleNamespace(unseen=frozenset({7, 5, 4, 2}), test=tests, train=samples),
+        problem=ACCURACY,
+        rounds=30,
+        visit=visit,
+    )
+    final: Any = SimpleNamespace(state="last")
+    found = MEASURES["unseen"].end(scene, final)
+    assert found == {"unseen": {"clients": 2, "accuracy_after_epochs": [1.5 / 4, 3.5 / 4, 2.0 / 4]}}
+    plan = Plan(epochs=2, steps=0, batch_size=3)
+    assert visits == [(client, plan, ("sent", "last"), 30) for client in (2, 5)]
+    scene.data.unseen = frozenset({4, 7})
+    assert MEASURES["unseen"].end(scene, final) == {"unseen": {}}
+
+
+def test_two_samples_of_a_class_are_enough_to_search() -> None:
+    def scene(problem: str, *labels: int) -> Any:
+        return SimpleNamespace(
+            problem=PROBLEMS[problem],
+            data=SimpleNamespace(test_pool=SimpleNamespace(y=T(labels, dtype=torch.int64))),
+        )
+
+    MEASURES["map"].check(scene("classification", 0, 1, 1))
+    for labels in ((0, 1, 2), ()):
+        with pytest.raises(DataError, match="no class has more than one"):
+            MEASURES["map"].check(scene("classification", *labels))
+    with pytest.raises(ConfigError, match="which regression has not"):
+        MEASURES["map"].check(scene("regression", 0, 0))
+
+
 def test_a_metric_of_each_client_unless_nobody_asks() -> None:
     metric = Metric(lambda logits, labels: float(labels.sum()), "total")
     asked: list[str] = []
@@ -242,6 +316,19 @@ def test_of_three_classes_the_largest_probability_is_the_confidence() -> None:
     assert [found["confidence"][place] for place in (7, 10)] == [0.5, 0.7]
 
 
+def test_fifteen_bins_from_the_first_to_the_last() -> None:
+    """Of seventeen classes a model may be as unsure as 1/17; the upper edge of a bin belongs to it."""
+    for confidence, place in ((1 / 17, 0), (0.1, 1), (0.5, 7), (0.9, 13), (0.93, 13), (0.94, 14), (0.99, 14)):
+        rest = (1 - confidence) / 16
+        logits = T([[confidence, *[rest] * 16]], dtype=torch.float64).log()
+        found = reliability(logits, T([0]))
+        assert [n for n, count in enumerate(found["count"]) if count] == [place]
+        assert len(found["count"]) == len(found["correct"]) == len(found["confidence"]) == 15
+    both = T([[0.9, 0.1], [0.96, 0.04]], dtype=torch.float64).log()
+    assert ece(both, T([0, 1])) == pytest.approx((0.1 + 0.96) / 2), "in bins of their own"
+    assert ece(both, T([0, 0])) == pytest.approx((0.1 + 0.04) / 2)
+
+
 def test_directions() -> None:
     reference = {"a": T([1.0, 0.0]), "b": T([0.0])}
     updates = [
@@ -304,6 +391,23 @@ def test_what_a_site_holds(problem: str, y: Any, classes: int, names: tuple[str,
     assert list(sites.columns)[-2:] == [PROBLEMS[problem].headline, "later"], "the leading number first"
     assert sites.row(1)["site"] == "site 1"
     assert [row["client"] for row in sites.rows()] == [0, 1, 2]
+
+
+def test_a_site_with_a_single_sample() -> None:
+    for problem, y, told, wanted in (
+        ("classification", [2, 0, 0], "class_share", [1.0, 1.0]),
+        ("regression", [6.0, 1.0, 4.0], "label_mean", [6.0, 2.5]),
+        ("multilabel", [[1, 0, 0], [0, 1, 1], [0, 0, 1]], "class_share", [1.0, 1.0]),
+    ):
+        data: Any = Held(**vars(holdings(problem, y, [[0], [1, 2]], 3, ("a", "b", "c"))))
+        columns = sites_of(data, {}).columns
+        assert columns[told] == wanted
+        assert (
+            columns["class"]
+            == {"classification": ["c", "a"], "regression": ["", ""], "multilabel": ["a", "c"]}[problem]
+        )
+    told_by_clients = {"class": ["x", "y"], "class_share": [0.5, None]}
+    assert sites_of(data, {}, told_by_clients).columns["class"] == ["x", "y"]
 
 
 def test_a_measure_that_others_read_can_be_imported_first() -> None:

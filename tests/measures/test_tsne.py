@@ -84,8 +84,10 @@ def test_principal_components_by_hand() -> None:
     along = [10.0, -5.0, -5.0, 0.0, 0.0]
     assert found[:, 0].tolist() == pytest.approx(along, abs=1e-9)
     assert found[:, 1].abs().tolist() == pytest.approx([0.0, 0.0, 0.0, 2.0, 2.0], abs=1e-9)
-    line = principal(torch.tensor([[1.0], [-3.0], [2.0]], dtype=torch.float64))
-    assert line.tolist() == [[pytest.approx(v), 0.0] for v in (-1.0, 3.0, -2.0)], "one number each: no second component"
+    for scale in (1.0, 0.01):
+        line = principal(scale * torch.tensor([[1.0], [-3.0], [2.0]], dtype=torch.float64))
+        # one number each: there is no second component
+        assert line.tolist() == [[pytest.approx(scale * v), 0.0] for v in (-1.0, 3.0, -2.0)]
 
 
 @pytest.mark.parametrize("exaggeration", [12.0, 0.01])
