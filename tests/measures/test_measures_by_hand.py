@@ -140,6 +140,10 @@ def test_spreads_of_numbers_where_less_is_better() -> None:
     plain = spread_record([1.0, 3.0])
     assert (plain["best"], plain["worst"], plain["weighted_mean"], "undefined" in plain) == (3.0, 1.0, None, False)
     assert "undefined" not in spread_record([1.0, math.nan], [1, 0])
+    assert spread_record([1.0, 3.0], [0, 2])["weighted_mean"] == 3.0, "a value of no samples has no weight"
+    for wrong in ([0, 0], [-1, 3], [math.inf, 1]):
+        with pytest.raises(DataError, match="sizes must be sample counts of 0 or more, and not all of them 0"):
+            spread_record([1.0, 3.0], wrong)
 
 
 def scores(values: list[float], sizes: list[int]) -> ClientScores:
@@ -166,6 +170,77 @@ def test_validation_is_a_mean_over_samples() -> None:
     records = [{"validation_rmse": 2.0}, {"validation_rmse": 1.0}, {}]
     assert MEASURES["validation"].summary(scene, records) == {"validation_rmse": 1.0}
     assert MEASURES["validation"].summary(scene, []) == {}
+
+
+def test_what_a_round_says_of_each_client() -> None:
+    clients = scores([1.0, 0.0, 0.0, 1.0], [3, 0, 1])
+    moment: Any = SimpleNamespace(
+        predictions=SimpleNamespace(clients=lambda split: clients if split == "test" else None)
+    )
+    scene: Any = SimpleNamespace(problem=ACCURACY)
+    record = MEASURES["clients"].round(scene, moment)
+    assert record["each_client"] == [0.3333, None, 1.0]
+    assert (record["clients"]["best"], record["clients"]["worst"]) == (1.0, pytest.approx(1 / 3))
+    assert record["clients"]["weighted_mean"] == 0.5
+    scene.problem = RMSE
+    assert MEASURES["clients"].round(scene, moment)["clients"]["best"] == pytest.approx(1 / 3), "less is better"
+    moment.predictions = None
+    assert MEASURES["clients"].round(scene, moment) == {}
+    for count, named in ((1000, True), (1001, False)):
+        many = scores([1.0] * count, [1] * count)
+        moment.predictions = SimpleNamespace(clients=lambda split, many=many: many)
+        assert ("each_client" in MEASURES["clients"].round(scene, moment)) is named
+    last = {"best": 1.0, "worst": 0.0, "mean": 0.5, "std": 0.5, "clients": 2}
+    told = MEASURES["clients"].summary(scene, [{"clients": {"best": 9.0}}, {"clients": last}, {}])
+    assert told == {"client_rmse": {"best": 1.0, "worst": 0.0, "mean": 0.5, "std": 0.5}}
+    assert MEASURES["clients"].summary(scene, []) == {"client_rmse": {}}
+    final: Any = SimpleNamespace(clients=clients)
+    assert MEASURES["clients"].sites(scene, final)["rmse"].tolist()[::2] == pytest.approx([1 / 3, 1.0])
+    final.clients = None
+    assert MEASURES["clients"].sites(scene, final) == {}
+
+
+def test_environments_are_named_where_there_are_several() -> None:
+    def told(*means: tuple[float, float], problem: Any = ACCURACY, readings: Any = None) -> Any:
+        names = [SimpleNamespace(name=f"e{place}") for place in range(len(means))]
+        scene: Any = SimpleNamespace(
+            problem=problem,
+            data=SimpleNamespace(environments=names),
+            algorithm=SimpleNamespace(readings=lambda new: readings or {}),
+            predictions=lambda other: SimpleNamespace(pool_means=other),
+        )
+        moment: Any = SimpleNamespace(predictions=SimpleNamespace(pool_means=list(means)), new={})
+        return MEASURES["accuracy"].round(scene, moment)
+
+    assert told((0.25, 2.0)) == {"accuracy": 0.25, "test_loss": 2.0}
+    both = told((0.25, 2.0), (0.75, 4.0))
+    assert both == {"accuracy": 0.5, "test_loss": 3.0, "environments": {"e0": 0.25, "e1": 0.75}}
+    squares = told((4.0, 2.0), (16.0, 4.0), problem=RMSE)
+    assert squares == {"rmse": 3.0, "test_loss": 3.0, "environments": {"e0": 2.0, "e1": 4.0}}
+    read = told((0.25, 2.0), readings={"other": [(0.5, 1.0)]})
+    assert read["readings"] == {"other": {"accuracy": 0.5, "test_loss": 1.0}}
+    nothing: Any = SimpleNamespace(predictions=None)
+    assert MEASURES["accuracy"].round(nothing, nothing) == {}
+
+
+@pytest.mark.parametrize("problem", [ACCURACY, RMSE])
+def test_what_is_read_off_a_curve(problem: Any) -> None:
+    name = problem.headline
+    scene: Any = SimpleNamespace(problem=problem, targets=(0.5, 0.9, 0.95))
+    values = [0.1, 0.9, 0.5, 0.6, 0.7, 0.8]
+    records = [{"round": 2 * n + 2, name: v, "clock": 10.0 * n} for n, v in enumerate(values)]
+    found = MEASURES["accuracy"].summary(scene, [*records, {"round": 14, "clock": 99.0}])
+    best, five = (0.9, 0.7) if problem is ACCURACY else (0.1, (0.1 + 0.5 + 0.6 + 0.7 + 0.8) / 5)
+    assert found.pop(name) == 0.8
+    assert found.pop(f"best_{name}") == best
+    assert found.pop(f"top5_{name}") == pytest.approx(five)
+    targets = {"0.5": 4, "0.9": 4, "0.95": None}
+    clock = {"0.5": 10.0, "0.9": 10.0, "0.95": None}
+    assert found == ({"rounds_to": targets, "clock_to": clock} if problem is ACCURACY else {})
+    plain = MEASURES["accuracy"].summary(scene, [{"round": 2, name: 0.6}])
+    assert "clock_to" not in plain
+    empty = MEASURES["accuracy"].summary(scene, [{"round": 1}])
+    assert empty[name] is empty[f"best_{name}"] is empty[f"top5_{name}"] is None
 
 
 def test_training_counts_the_samples_of_those_who_train() -> None:
