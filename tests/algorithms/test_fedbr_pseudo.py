@@ -206,3 +206,8 @@ def test_clients_with_one_sample_are_asked_and_those_with_none_are_not() -> None
     assert sum(asked.values()) == 40
     assert list(asked) == [0, 2], "in the order of their numbers"
     assert made.shape == (40, 2)
+
+
+def test_a_proxy_of_another_shape_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"proxy samples of shape \(1, 5, 5\) do not fit the model"):
+        fedbr(tiny_setup(tiny_data(), tiny_model()), proxy=torch.rand(3, 1, 5, 5))
