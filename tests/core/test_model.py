@@ -178,3 +178,31 @@ def test_names_are_sorted() -> None:
     ):
         assert list(names) == sorted(names)
         assert len(names) == count
+    body = nn.Sequential(*layers).requires_grad_(False)
+    frozen = Model(adapt(nn.Sequential(body, nn.Linear(2, 2)), head="1", example=torch.zeros(2, 2))).frozen_names
+    assert list(frozen) == sorted(frozen)
+    assert len(frozen) == 16
+
+
+def test_a_network_that_cannot_be_trained_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has nothing to train"):
+        Model(adapt(Small().requires_grad_(False), head="fc"))
+    complex_one = Small()
+    complex_one.register_buffer("phase", torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(ConfigError, match=r"'module\.phase' of the network Small is complex"):
+        Model(adapt(complex_one, head="fc"))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_images_and_frozen_kernels_lie_as_they_are_asked_to(last: bool) -> None:
+    layers = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 2))
+    layers[0].requires_grad_(False)
+    model = Model(adapt(layers, head="3", example=torch.zeros(1, 2, 5, 5)), channels_last=last)
+    params, buffers = model.init()
+    kernel = dict(model._reference.named_parameters())["network.module.0.weight"]
+    owned = model.owned(params)["module.1.weight"]
+    for tensor in (kernel, owned):
+        assert tensor.is_contiguous(memory_format=torch.channels_last) is last
+        assert tensor.is_contiguous() is not last
+    x = torch.arange(50.0).view(1, 2, 5, 5) / 50
+    assert torch.allclose(model.reference(params, buffers, x).logits, layers(x), atol=1e-5)
