@@ -469,6 +469,13 @@ def test_a_stack_of_clients_steps_as_each_alone(optimizer: SGD) -> None:
     assert optimizer.init({"w": weights}).keys() == ({"velocity"} if optimizer.momentum else set())
 
 
+def test_where_steps_are_fused() -> None:
+    """On a CPU the fused kernel is the faster one where there is more to a step than its gradient."""
+    rate = T(0.1)
+    found = [optimizer._fuses(rate) for optimizer in (SGD(), SGD(0.5), SGD(0.0, 0.1), SGD(0.5, 0.1))]
+    assert found == [False, True, True, True]
+
+
 def test_optimizers_by_name() -> None:
     assert OPTIMIZERS["adamw"]((0.8, 0.9), 1e-6, 0.1) == Adam((0.8, 0.9), 1e-6, 0.1, decoupled=True)
     assert OPTIMIZERS["sgd"](momentum=0.5) == SGD(0.5)
