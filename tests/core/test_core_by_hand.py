@@ -108,6 +108,11 @@ def test_answers_weighed_and_summed() -> None:
     assert not found.has("other")
     assert not Replies((), (), torch.tensor([]), {}).has("model")
     assert len(found) == 2
+    alone = replies(3.0, examples=(2,))
+    assert alone.has("model")
+    assert alone.measured("seen")
+    assert alone.stacked("model")["w"].tolist() == [[3.0]]
+    assert alone.mean("model")["w"].tolist() == [3.0]
     assert found.measured("seen")
     assert not found.measured("other")
     assert not Replies((), (), torch.tensor([]), {}).measured("seen")
