@@ -218,6 +218,8 @@ def test_values_by_name_are_the_modules_own() -> None:
     assert layer.weight.tolist() == [[3.0, 4.0]]
     with pytest.raises(DataError, match="a file does not fit the network: 'bias' is missing in it"):
         fill(layer, {"weight": T([[3.0, 4.0]])}, "a file")
+    with pytest.raises(DataError, match="'a1' is which this network does not have"):  # the first by name
+        fill(layer, {**found, **{f"a{place}": T([1.0]) for place in range(9, 0, -1)}}, "a file")
     with pytest.raises(DataError, match="'other' is which this network does not have"):
         fill(layer, {"weight": T([[3.0, 4.0]]), "bias": T([5.0]), "other": T([1.0])}, "a file")
 

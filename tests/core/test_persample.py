@@ -120,3 +120,16 @@ def test_a_client_trains_and_its_noise_has_an_address() -> None:
     assert torch.equal(first[name], results[1].reply["model"][name])
     assert not torch.equal(first[name], results[2].reply["model"][name])
     assert not torch.equal(first[name], results[3].reply["model"][name])
+
+
+def test_no_sample_ends_above_the_limit() -> None:
+    """Lengths 5 over two trees, 1/2, 0 and 5: the norm counts a thousandth more than it is; padding counts nothing."""
+    grads = {
+        "model": {"w": torch.tensor([[3.0], [0.5], [0.0], [3.0]])},
+        "other": {"v": torch.tensor([[[4.0, 0.0]], [[0.0, 0.0]], [[0.0, 0.0]], [[0.0, 4.0]]])},
+    }
+    weight = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    factors = PerSample(1.0, 0.0).factors(grads, weight)
+    assert factors.tolist() == pytest.approx([1 / 5.005, 1.0, 1.0, 0.0])
+    assert float(factors[0]) * 5 < 1
+    assert PerSample(5.0, 0.0).factors(grads, weight).tolist() == pytest.approx([5 / 5.005, 1.0, 1.0, 0.0])

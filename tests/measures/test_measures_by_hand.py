@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import subprocess
@@ -262,7 +263,7 @@ def test_training_counts_the_samples_of_those_who_train() -> None:
 
 def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
     """Two of four newcomers train and are tested: 1 and 2 of 4 right at first, 3 and 4 after the first epoch."""
-    right = {2: [1.0, 3.0, 4.0], 5: [2.0, 4.0, 0.0]}
+    right = {2: [1.0, 3.0, 4.0], 9: [2.0, 4.0, 0.0]}
     visits: list[Any] = []
     judged: list[float] = []
 
@@ -279,12 +280,12 @@ def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
             judged.append(count)
             look(None, None)
 
-    samples = {2: [0], 4: [], 5: [0, 1], 7: [0]}
-    tests = {2: [0], 4: [0], 5: [0], 7: []}
+    samples = {2: [0], 4: [], 9: [0, 1], 7: [0]}
+    tests = {2: [0], 4: [0], 9: [0], 7: []}
     scene: Any = SimpleNamespace(
         algorithm=SimpleNamespace(tasks={"train": task}, message=lambda state: ("sent", state)),
         settings={"unseen_epochs": 2},
-        data=SimpleNamespace(unseen=frozenset({7, 5, 4, 2}), test=tests, train=samples),
+        data=SimpleNamespace(unseen=frozenset({7, 9, 4, 2}), test=tests, train=samples),
         problem=ACCURACY,
         rounds=30,
         visit=visit,
@@ -293,9 +294,45 @@ def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
     found = MEASURES["unseen"].end(scene, final)
     assert found == {"unseen": {"clients": 2, "accuracy_after_epochs": [1.5 / 4, 3.5 / 4, 2.0 / 4]}}
     plan = Plan(epochs=2, steps=0, batch_size=3)
-    assert visits == [(client, plan, ("sent", "last"), 30) for client in (2, 5)]
+    assert visits == [(client, plan, ("sent", "last"), 30) for client in (2, 9)]
     scene.data.unseen = frozenset({4, 7})
     assert MEASURES["unseen"].end(scene, final) == {"unseen": {}}
+
+
+def test_what_clients_models_make_of_everyones_samples() -> None:
+    """Two clients answer; the first one's features lie beside the global model's, and it holds classes 1 and 9."""
+    whole = SimpleNamespace(features=T([[0.0], [1.0], [2.0], [3.0]]), labels=T([3, 9, 1, 0]), logits=None)
+    said = {3: [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], 5: [[1.0, 0.0]] * 4}
+    asked: list[Any] = []
+
+    def ask(task: str, clients: Any, message: Any) -> Any:
+        asked.append((task, clients, message))
+        return SimpleNamespace(ids=(3, 5), results=(3, 5))
+
+    def predictions(predictor: Any, keep: Any) -> Any:
+        assert predictor[0] == "last"
+        assert keep == {"logits", "features"}
+        return SimpleNamespace(plain=SimpleNamespace(logits=T(said[predictor[1]]), features=10 * whole.features))
+
+    scene: Any = SimpleNamespace(
+        members=[3, 5],
+        algorithm=SimpleNamespace(
+            message=lambda state: {"sent": state}, local_predictor=lambda state, result: (state, result)
+        ),
+        judged=lambda state, keep: SimpleNamespace(plain=whole) if keep == {"features"} else None,
+        predictions=predictions,
+        settings={"local_view": 2},
+        data=SimpleNamespace(train_pool=SimpleNamespace(y=T([4, 9, 1, 9, 8])), train={3: [1, 2, 3], 5: [0]}),
+        device=torch.device("cpu"),
+    )
+    final: Any = SimpleNamespace(state="last", ask=ask)
+    view = MEASURES["local_view"].end(scene, final)["local_view"]
+    assert asked == [("train", [3, 5], {"sent": "last"})]
+    assert view["answers"] == {"3": [0.25, 0.75], "5": [1.0, 0.0]}
+    assert (view["map"]["client"], view["map"]["held"]) == (3, [1, 9])
+    assert base64.b64decode(view["map"]["labels"]) == bytes([3, 0]), "the first and the last sample"
+    points = np.frombuffer(base64.b64decode(view["map"]["points"]), dtype=np.uint8).reshape(-1, 2)
+    assert len(points) == 4, "two samples by each of two models"
 
 
 def test_two_samples_of_a_class_are_enough_to_search() -> None:
@@ -414,6 +451,9 @@ def test_directions() -> None:
     assert cosines(updates, reference) == pytest.approx([1.0, 0.0, -(0.5**0.5)])
     zero = {"a": T([0.0, 0.0]), "b": T([0.0])}
     assert cosines([zero], reference) == [0.0]
+    # sums run by name: 1e16 - 1e16 + 1 is 1, and 1e16 + 1 - 1e16 is 0
+    apart = {"a": T([1e16]), "c": T([1.0]), "b": T([-1e16])}
+    assert cosines([apart], {name: T([1.0]) for name in "abc"})[0] > 0
     assert math.isnan(cosines([{"a": T([math.nan, 0.0]), "b": T([0.0])}], reference)[0])
     with pytest.raises(DataError, match="only one of them has b"):
         cosines([{"a": T([1.0, 0.0])}], reference)
