@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.aggregate import EMA, FedAvgM, Mean, ServerOptimizer
+from accord.aggregate import EMA, FedAvgM, Mean, ServerOptimizer, stepped
 from accord.aggregate.reptile import Reptile, Rprop
-from accord.aggregate.robust import NormClip
+from accord.aggregate.robust import Median, NormClip
 from accord.core.types import Replies, Result
 
 Params = dict[str, Tensor]
@@ -99,3 +99,64 @@ def test_a_step_that_shrinks_to_nothing() -> None:
     plain = Reptile(1.0)({"model": value}, "model", replies)
     assert plain["model"]["w"].tolist() == [8.0]
     assert set(plain) == {"model"}
+
+
+def test_a_whole_step_is_the_mean_to_the_bit() -> None:
+    """In single precision 1e8 + (0.1 - 1e8) is 0, and the mean is 0.1."""
+    value: Params = {"w": torch.tensor([1e8])}
+    replies = Replies((0, 1), (reply(0.1, 1), reply(0.1, 1)), torch.tensor([1, 3]), {})
+    assert (
+        Reptile(1.0)({"model": value}, "model", replies)["model"]["w"].tolist()
+        == reply(0.1, 1).reply["model"]["w"].tolist()
+    )
+    assert stepped(Mean("uniform"), 1.0) == Mean("uniform")
+    half = stepped(Mean("uniform"), 0.5)
+    assert half == ServerOptimizer(FedAvgM(lr=0.5, beta=0.0), Mean("uniform"))
+    small = {"w": torch.tensor([1.0])}
+    state: dict[str, Params] = {"model": small, **half.state("model", small)}
+    answers = tuple(Result({"model": {"w": torch.tensor([one])}}, {}, {}) for one in (2.0, 8.0))
+    for wanted in (3.0, 4.0):  # half of the way to 5, each time anew: no momentum
+        state = {**state, **half(state, "model", Replies((0, 1), answers, torch.tensor([1, 3]), {}))}
+        assert state["model"]["w"].tolist() == [wanted]
+
+
+def test_steps_of_their_own_grow_shrink_and_stay_within_bounds() -> None:
+    """Towards the mean by the step alone: first 1, times 1.5 where the sign repeats, a quarter where it turns."""
+    rule = Rprop(first=1.0, faster=1.5, slower=0.25, low=0.5, high=2.0)
+    value: Params = {"w": torch.zeros(3), "n": torch.tensor(1)}
+    state: dict[str, Params] = {"model": value, **rule.state("model", value)}
+    assert state["model.step"]["w"].tolist() == [1.0, 1.0, 1.0]
+    assert state["model.sign"]["w"].tolist() == [0.0, 0.0, 0.0]
+    assert set(state["model.step"]) == {"w"}, "counters have no steps"
+    steps = ([1.0, 1.0, 1.0], [1.5, 0.5, 1.0], [2.0, 0.5, 1.0], [0.5, 0.75, 1.0])
+    moves = ([100.0, 100.0, 0.0], [100.0, -100.0, 100.0], [100.0, 100.0, 0.0], [-100.0, 100.0, -100.0])
+    place = [0.0, 0.0, 0.0]
+    for move, step in zip(moves, steps, strict=True):
+        target = [a + b for a, b in zip(place, move, strict=True)]
+        # by samples the mean would lie on the other side
+        sent = (
+            [t + 3 * b for t, b in zip(target, move, strict=True)],
+            [t - 3 * b for t, b in zip(target, move, strict=True)],
+        )
+        results = tuple(
+            Result({"model": {"w": torch.tensor(one), "n": torch.tensor(n)}}, {}, {})
+            for one, n in zip(sent, (4, 7), strict=True)
+        )
+        state = {**state, **rule(state, "model", Replies((0, 1), results, torch.tensor([1, 9]), {}))}
+        signs = [float((b > 0) - (b < 0)) for b in move]
+        place = [a + s * b for a, s, b in zip(place, step, signs, strict=True)]
+        assert state["model.step"]["w"].tolist() == step
+        assert state["model.sign"]["w"].tolist() == [-b for b in signs]
+        assert state["model"]["w"].tolist() == place
+        assert int(state["model"]["n"]) == 7
+
+
+def test_rules_around_rules_need_what_is_inside() -> None:
+    class Silent(Mean):
+        needs_each = averages = None  # type: ignore[assignment]
+
+    for around in (lambda rule: EMA(0.5, rule), lambda rule: ServerOptimizer(FedAvgM(), rule)):
+        assert (around(Mean("uniform")).needs_each, around(Mean("uniform")).averages) == ("", "uniform")
+        assert "median" in around(Median()).needs_each
+        assert around(Median()).averages == ""
+        assert around(Silent()).needs_each is None

@@ -124,6 +124,14 @@ def test_no_agreement(rows: list[list[float]]) -> None:
     assert solve_bargaining(d.T @ d) is None
 
 
+@pytest.mark.parametrize("room", [1e-4, 1e-5, 1e-6, 1e-7, 2e-8])
+def test_those_who_all_but_cancel_still_agree(room: float) -> None:
+    """Cosine room - 1: (1 + c) p = 1 / p, as exactly as numbers of that size cancel."""
+    cosine = room - 1
+    p = solve_bargaining(np.array([[1.0, cosine], [cosine, 1.0]]))
+    np.testing.assert_allclose(p, [1 / math.sqrt(1 + cosine)] * 2, rtol=1e-15 / room)
+
+
 def test_numbers_that_are_none_give_no_agreement() -> None:
     assert solve_bargaining(np.full((2, 2), np.nan)) is None
 
@@ -218,12 +226,38 @@ def test_nobody_moved(scale: Any) -> None:
     assert torch.equal(new["relations"]["r"], state["relations"]["r"])
 
 
+def test_who_did_not_move_takes_nothing_of_the_others_step() -> None:
+    """One of three stands still: the others are orthogonal, p = (1/5, 1, 0), and only their sum is one."""
+    rule = Nash(("relations",), "sum", "uniform")
+    replies = replies_of(([5.0, 1.0], [5.0]), ([1.0, 2.0], [2.0]), ([1.0, 1.0], [2.0]), examples=(1, 3, 2))
+    new = rule(server(rule), "model", replies)
+    torch.testing.assert_close(new["model"]["w"], torch.tensor([1 + 4 / 6, 1 + 5 / 6]))
+    torch.testing.assert_close(new["relations"]["r"], torch.tensor([2 + 3 / 6]))
+    nothing = Replies((0, 1), (Result({"model": {}}, {}, {}),) * 2, torch.ones(2), {})
+    assert gram_matrix({"model": {}}, ("model",), nothing).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
 @pytest.mark.parametrize("scale", ["sum", "avg-norm"])
 def test_one_reply_is_taken_as_it_is(scale: Any) -> None:
     rule = Nash(("relations",), scale)
     new = rule(server(rule), "model", replies_of(([5.0, 3.0], [-1.0]), examples=(4,)))
     torch.testing.assert_close(new["model"]["w"], torch.tensor([5.0, 3.0]))
     torch.testing.assert_close(new["relations"]["r"], torch.tensor([-1.0]))
+
+
+def test_blocks_hold_so_many_numbers_of_all_clients_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten values of three clients: of 14 numbers at once four of each, of two at least one of each."""
+    sent = [torch.arange(10.0).view(2, 5) + 100 * client for client in range(3)]
+    replies = Replies((0, 1, 2), tuple(Result({"model": {"w": w}}, {}, {}) for w in sent), torch.ones(3), {})
+    for room, widths in ((14, [4, 4, 2]), (2, [1] * 10), (30, [10]), (1 << 20, [10])):
+        monkeypatch.setattr(blocks, "BLOCKS", {"cpu": room})
+        found = list(blocks.stacked_blocks(replies, "model", "w"))
+        assert [values.shape for _, values in found] == [(3, width) for width in widths]
+        assert {values.dtype for _, values in found} == {torch.float64}
+        whole = torch.zeros(3, 10)
+        for part, values in found:
+            whole[:, part] = values.float()
+        assert torch.equal(whole, torch.stack(sent).view(3, 10))
 
 
 def test_the_gram_matrix_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

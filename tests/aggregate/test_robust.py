@@ -200,6 +200,13 @@ def test_what_is_not_finite_counts_as_no_change(evil: float) -> None:
     assert fold(NormClip(5.0, Mean("uniform")), [[evil, 1], [4, 3]], [2, 1]) == [3, 2]
 
 
+def test_a_change_of_just_the_limit_is_not_touched() -> None:
+    start, model = {"w": torch.tensor([0.1, 0.0])}, {"w": torch.tensor([0.1, 0.7])}
+    length = float(torch.tensor(0.7).double())
+    assert NormClip(length).clipped(start, model) is model
+    assert NormClip(0.99 * length).clipped(start, model) is not model
+
+
 def test_the_norm_is_over_all_tensors() -> None:
     start: Tree = {"a": torch.zeros(1), "b": torch.zeros(1), "n": torch.tensor(3)}
     model: Tree = {"a": torch.tensor([3.0]), "b": torch.tensor([4.0]), "n": torch.tensor(9)}

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from accord.aggregate import FedAvgM, Mean, ServerOptimizer
+from accord.aggregate.nash import Nash
 from accord.algorithms.compose import compose
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedbr import fedbr
@@ -19,6 +21,7 @@ from accord.algorithms.fedntd import NotTrueDistillation, fedntd
 from accord.algorithms.fedprox import fedprox
 from accord.algorithms.fedrane import fedrane
 from accord.algorithms.fedufo import fedufo
+from accord.algorithms.fedufo.consensus import Divergence, GlobalConsensus
 from accord.algorithms.mixup import mixup
 from accord.algorithms.server_optimizers import fedavgm
 from accord.config import load_config
@@ -28,6 +31,8 @@ from accord.core.task import Part
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
 from accord.parts.composition import build_parts, check_together, listed_parts
+from accord.parts.heads import FixedHead
+from accord.parts.losses import SampleLoss
 from support.federation import TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 
 
@@ -225,3 +230,31 @@ def test_a_name_that_was_chosen_is_not_overruled(sets: list[str]) -> None:
 def test_other_methods_settings_beside_parts_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"algorithm\.mu: unknown key of the algorithm compose"):
         load_config(None, ["algorithm.mu=0.1", 'algorithm.parts=["mixup"]'])
+
+
+def test_what_a_mixture_is_made_of() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model(), plan=Plan(epochs=2, batch_size=4))
+    plain = compose(setup)
+    assert (plain.local.parts, plain.aggregate) == ((SampleLoss(),), {"model": Mean(), "buffers": Mean()})
+    consensus = compose(setup, cgl=3.0, weight="uniform")
+    assert consensus.local.parts == (SampleLoss(), GlobalConsensus(3.0, Divergence(), 0))
+    assert consensus.aggregate == {"model": Mean("uniform"), "buffers": Mean("uniform")}
+    bargained = compose(setup, bargain=True, weight="uniform", server_momentum=0.5)
+    rule = ServerOptimizer(FedAvgM(1.0, 0.5), Nash(power="uniform", cap=2.0))
+    assert bargained.aggregate == {"model": rule, "buffers": Mean("uniform")}
+    head = compose(setup, orthonormal=True)
+    assert head.local.parts == (SampleLoss(), FixedHead())
+    assert head.local.frozen == {"head.weight"}
+    mixed: Any = compose(setup, pseudo=0.5)
+    (part,) = mixed.local.parts[1:]
+    assert (part.lam, part.mu, part.size, part.mixed) == (0.5, 0.0, 4, 0)
+    assert (mixed.pseudo.size, mixed.pseudo.means, mixed.every_round) == (4, 10, False)
+    assert set(mixed.extra_tasks) == {"contribute"}
+    for settings, words in (
+        ({"bargain": True}, "nobody to bargain with"),
+        ({"pseudo": 1.0}, "batch_size"),
+    ):
+        alone = replace(setup, num_clients=1, plan=Plan(batch_size=0))
+        with pytest.raises(ConfigError, match=words):
+            compose(alone, **settings)  # type: ignore[arg-type]
+    assert compose(replace(setup, num_clients=2), bargain=True)

@@ -5,7 +5,7 @@ Where neither gives a number the choice is ours, and is here so that it does not
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -14,19 +14,27 @@ from accord.aggregate import EMA, FedAdam, FedAvgM, Mean
 from accord.aggregate.nash import Nash
 from accord.aggregate.reptile import Reptile, Rprop
 from accord.aggregate.robust import Krum, TrimmedMean
-from accord.algorithms import dann, fedmmd, vhl
-from accord.algorithms.fedbr import components
-from accord.algorithms.fedbr.pseudo import PseudoData
+from accord.algorithms import compose, dann, fedmmd, vhl
+from accord.algorithms.fedbr import FedBR, components
+from accord.algorithms.fedbr.pseudo import Contribute, PseudoData
+from accord.algorithms.fedbuff import Buffered
 from accord.algorithms.feddecorr import Decorrelation
+from accord.algorithms.fedfusion import FusionMethod
+from accord.algorithms.fedmeta import HandOver, MetaUpdated
 from accord.algorithms.fedmmd import MMD
 from accord.algorithms.fedntd import NotTrueDistillation
+from accord.algorithms.fedrane import RelationalTraining
 from accord.algorithms.fedrane.relations import Relations
 from accord.algorithms.fedufo import performance
 from accord.algorithms.fedufo.alignment import Discriminator
+from accord.algorithms.fedufo.peers import Peers
 from accord.algorithms.mixup import Mixup
+from accord.algorithms.spherefed import Calibrated
+from accord.core.algorithm import Method
 from accord.core.methods import ALGORITHMS
 from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
+from accord.core.task import Part
 from accord.models.around import graph
 from accord.models.around.heads import SHORTEST
 from accord.parts.momentum import ClientMomentum
@@ -174,7 +182,44 @@ def test_a_part_left_alone_is_its_methods(part: Any, method: str, renamed: dict[
     assert {name: own[name] for name in common} == {name: DEFAULTS[method][name] for name in common}
 
 
+def parts_of(kind: type[Part] = Part) -> set[type[Part]]:
+    """All parts of the package; those of tests are others' business."""
+    below = {inner for one in kind.__subclasses__() for inner in ({one} | parts_of(one))}
+    return {one for one in below if one.__module__.startswith("accord.")}
+
+
+def test_what_kinds_of_parts_there_are() -> None:
+    list(ALGORITHMS)  # all of them are imported
+    names = {part.__name__: part for part in parts_of()}
+    mixing = {"Mixup", "MeansPart", "MixedWithMeans", "TaylorMix", "BiasReduction", "VirtualHomogeneity"}
+    assert {name for name, part in names.items() if part.mixes} == mixing
+    assert {name for name, part in names.items() if not part.stacks} == {"TaylorMix", "MMD", "MoreauEnvelope"}
+    replacing = {name: part.conflicts for name, part in names.items() if part.conflicts}
+    assert replacing == {"ClientMomentum": {"the gradient rule"}, "ControlVariates": {"the gradient rule"}}
+
+
+def test_what_methods_with_a_server_of_their_own_are_left_at() -> None:
+    def left_at(kind: Any) -> dict[str, Any]:
+        own = {field.name for field in fields(kind)} - {field.name for field in fields(Method)}
+        return {f.name: f.default for f in fields(kind) if f.name in own and f.default is not MISSING}
+
+    assert left_at(Buffered) == {"concurrency": 0, "buffer": 0, "max_staleness": 0}
+    assert left_at(Calibrated) == left_at(MetaUpdated) == {}, "their factories say all of it"
+    assert left_at(FusionMethod) == {"evaluate": "prev"}
+    assert left_at(FedBR)["every_round"] is True
+    assert (Contribute(1, 2, False).plan, HandOver(0.1).plan) == (Plan(0, 1, 1), Plan(1, 0, 0))
+    assert {f.name: f.default for f in fields(Peers) if f.default is not MISSING} == {
+        "target": None,
+        "target_from": 0,
+        "reads": "features",
+    }
+    training = {f.name: f.default for f in fields(RelationalTraining)}
+    assert training["graph_size"] == 128
+    assert NotTrueDistillation().reach == 0
+
+
 def test_numbers_that_are_no_settings() -> None:
+    assert (compose.MEANS, compose.CAP) == (10, 2.0)  # FedBR's and FedRANE's own
     assert components.PROJECTOR == (256, 256, 128)  # FedBR, section 5 and appendix
     assert dann.HIDDEN == (256, 256)
     fine, coarse = [10.0**power for power in range(-6, 0)], [10.0**power for power in range(2, 7)]

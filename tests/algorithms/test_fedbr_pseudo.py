@@ -206,3 +206,26 @@ def test_clients_with_one_sample_are_asked_and_those_with_none_are_not() -> None
     assert sum(asked.values()) == 40
     assert list(asked) == [0, 2], "in the order of their numbers"
     assert made.shape == (40, 2)
+
+
+def test_a_proxy_of_another_shape_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"proxy samples of shape \(1, 5, 5\) do not fit the model"):
+        fedbr(tiny_setup(tiny_data(), tiny_model()), proxy=torch.rand(3, 1, 5, 5))
+
+
+def test_who_is_asked_does_not_depend_on_the_order_of_the_clients() -> None:
+    """Drawn by position among those with samples, by number; answers that are missing are repeated."""
+    world = World(2, [9, 4, 0, 2], np.array([1, 0, 3, 0, 5, 0, 0, 0, 0, 2]), Key(7))
+    for clients in ([9, 4, 0, 2, 1], [0, 1, 2, 4, 9]):
+        asked: dict[int, int] = {}
+
+        def exchange(task: str, some: Any, shared: Any, private: Any = None) -> Replies:
+            assert (task, shared) == ("contribute", {})
+            asked.update({client: int(private[client]["wanted"]["count"]) for client in some})  # noqa: B023
+            results = (Result({"pseudo": {"x": torch.tensor([[1.0], [2.0]])}}, {}, {}),)
+            return Replies((some[0],), results, torch.ones(1), {})
+
+        made = PseudoData(5, 3).make(world, clients, exchange)["x"]
+        counts = np.bincount(Key(7).at("pseudo", 2).integers(4, size=5), minlength=4)
+        assert asked == {client: n for client, n in zip((0, 2, 4, 9), counts.tolist(), strict=True) if n}
+        assert made[:, 0].tolist() == [1.0, 2.0, 1.0, 2.0, 1.0]

@@ -218,3 +218,16 @@ def test_bad_settings() -> None:
         fedmeta(replace(setup, plan=Plan(steps=5)), uga=True)
     with pytest.raises(ConfigError, match="too few"):
         make(fedmeta, {"share": 0.01})
+
+
+def test_the_servers_own_training_takes_no_short_cut() -> None:
+    """Batches of the local size, its own number of epochs, plain SGD; no short last batch where samples are coupled."""
+    plan = Plan(epochs=7, steps=3, batch_size=4, last_batch="drop")
+    setup = replace(tiny_setup(tiny_data(), tiny_model(), optimizer=SGD(0.9, 0.1), plan=plan), clip=1.0)
+    method = fedmeta(setup, share=0.4, meta_lr=0.3, meta_epochs=2)
+    assert method.meta.plan == Plan(2, 0, 4, "pad")  # type: ignore[attr-defined]
+    assert (method.meta.optimizer, method.meta.clip) == (SGD(), 0.0)  # type: ignore[attr-defined]
+    assert (method.meta_lr, method.num_classes) == (0.3, 3)  # type: ignore[attr-defined]
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    coupled = replace(setup, model=Model(adapt(network, head="3", example=torch.zeros(2, 1, 8, 8))))
+    assert fedmeta(coupled, share=0.4).meta.plan == Plan(1, 0, 4, "fill")  # type: ignore[attr-defined]

@@ -167,3 +167,17 @@ def test_bad_settings_are_refused() -> None:
     for tau in (0.0, -2.0, float("inf")):
         with pytest.raises(ConfigError, match="tau"):
             fedntd(setup, tau=tau)
+
+
+def test_the_teacher_is_asked_once_unless_few_of_its_answers_will_be_read() -> None:
+    model = tiny_model()
+    params, buffers = model.init()
+    x = torch.rand(5, 1, 8, 8)
+    data = ClientData(x, torch.zeros(5, dtype=torch.long), x[:0], torch.zeros(0, dtype=torch.long), 3)
+    job = Job({"model": params, "buffers": buffers}, {}, {}, {}, data)
+    said = model.reference(params, buffers, x).logits
+    for reach, stored in ((0, True), (1, False), (4, False), (5, True), (6, True)):
+        found = NotTrueDistillation(reach=reach).begin(model, job)
+        assert set(found) == ({"logits"} if stored else set())
+        assert not stored or torch.allclose(found["logits"], said)
+    assert NotTrueDistillation(beta=0.0).begin(model, job) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.algorithms.fedufo import fedufo
-from accord.algorithms.fedufo.performance import WorstHalf, held_out
+from accord.algorithms.fedufo.performance import Withheld, WorstHalf, held_out
 from accord.core.keys import Key
 from accord.core.types import State, World
 from accord.sampling import Uniform
@@ -162,3 +163,18 @@ def test_a_held_out_half_is_measured_on_and_never_trained_on(performance: str, f
         )
         for name, value in reference.w.items():
             torch.testing.assert_close(run.state["model"][name], value, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize(("count", "share"), [(10, 0.2), (100, 0.9), (300, 0.95)])
+def test_kept_samples_stand_in_for_those_held_out_evenly(count: int, share: float) -> None:
+    held = held_out(count, share)
+    assert len(held) == round(share * count)
+    kept = [position for position in range(count) if position not in held]
+    job: Any = SimpleNamespace(data=SimpleNamespace(x=torch.zeros(count, 1), y=torch.zeros(count)))
+    shown = Withheld(share).begin(tiny_model(), job)["shown"].tolist()
+    assert [shown[position] for position in kept] == kept
+    stand_ins = [shown[position] for position in held]
+    assert stand_ins == sorted(stand_ins)
+    times = [stand_ins.count(position) for position in kept]
+    assert max(times) - min(times) <= 1
+    assert sum(times) == len(held)

@@ -35,6 +35,10 @@ def test_keys_are_seeds_of_address() -> None:
     assert Key(3).number("drop", 5, 7) == first // 2
     nobody = np.random.SeedSequence([3, zlib.crc32(b"drop"), 0, 0]).generate_state(1, np.uint64)
     assert Key(3).number("drop") == int(nobody[0]) // 2
+    for given, (round, client) in (((), (0, 0)), ((5,), (6, 0))):
+        address = np.random.SeedSequence([3, zlib.crc32(b"drop"), round, client])
+        drawn = np.random.Generator(np.random.Philox(address)).random(3).tolist()
+        assert Key(3).at("drop", *given).random(3).tolist() == drawn
     assert Key(3).client(4).seed == int(hashlib.sha256(b"accord client 3 4").hexdigest(), 16)
 
 
@@ -75,6 +79,8 @@ def test_a_client_without_test_samples() -> None:
     full = {name: T([0]) for name in ClientData._fields}
     assert ClientData(**full).has_test
     assert not ClientData(**{**full, "test_y": empty}).has_test
+    held = ClientData(**{**full, "y": T([2, 0, 2]), "test_y": T([1]), "num_classes": 4})  # type: ignore[arg-type]
+    assert held.class_counts().tolist() == [1, 0, 2, 0]
 
 
 def replies(*values: float, examples: tuple[int, ...]) -> Replies:
@@ -102,6 +108,14 @@ def test_answers_weighed_and_summed() -> None:
     assert not found.has("other")
     assert not Replies((), (), torch.tensor([]), {}).has("model")
     assert len(found) == 2
+    alone = replies(3.0, examples=(2,))
+    assert alone.has("model")
+    assert alone.measured("seen")
+    assert alone.stacked("model")["w"].tolist() == [[3.0]]
+    assert alone.mean("model")["w"].tolist() == [3.0]
+    assert found.measured("seen")
+    assert not found.measured("other")
+    assert not Replies((), (), torch.tensor([]), {}).measured("seen")
     sums = weighted_sum(iter([{"b": T([1.0])}, {"b": T([2.0])}, {"b": T([4.0])}]), T([1.0, 10.0, 100.0]))
     assert sums["b"].tolist() == [421.0]
     assert float(weighted_mean(T([1.0, 3.0, 100.0]), T([1.0, 1.0, 0.0]))) == 2.0
@@ -204,5 +218,35 @@ def test_values_by_name_are_the_modules_own() -> None:
     assert layer.weight.tolist() == [[3.0, 4.0]]
     with pytest.raises(DataError, match="a file does not fit the network: 'bias' is missing in it"):
         fill(layer, {"weight": T([[3.0, 4.0]])}, "a file")
+    with pytest.raises(DataError, match="'a1' is which this network does not have"):  # the first by name
+        fill(layer, {**found, **{f"a{place}": T([1.0]) for place in range(9, 0, -1)}}, "a file")
     with pytest.raises(DataError, match="'other' is which this network does not have"):
         fill(layer, {"weight": T([[3.0, 4.0]]), "bias": T([5.0]), "other": T([1.0])}, "a file")
+
+
+def test_values_that_do_not_fit_or_are_no_numbers_are_refused() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(2))
+            self.register_buffer("mask", torch.zeros(2))
+            self.register_buffer("n", torch.tensor(0))
+
+    module = Masked()
+    good = {"w": T([1.0, 2.0]), "mask": T([0.0, -torch.inf]), "n": T(3)}
+    fill(module, good, "a file")
+    assert {name: value.tolist() for name, value in named_values(module).items()} == {
+        "w": [1.0, 2.0],
+        "mask": [0.0, -torch.inf],  # as masks have it
+        "n": 3,
+    }
+    for name, value, words in (
+        ("w", T([1.0]), r"'w' is torch.float32 \(1,\), and the network wants torch.float32 \(2,\)"),
+        ("w", T([1.0, 2.0], dtype=torch.float64), r"'w' is torch.float64 \(2,\)"),
+        ("n", T(3.0), "'n' is torch.float32"),
+        ("w", T([1.0, torch.nan]), "'w' holds values that are infinite or no numbers"),
+        ("w", T([1.0, torch.inf]), "'w' holds values that are infinite or no numbers"),
+        ("mask", T([torch.nan, 0.0]), "'mask' holds values that are infinite or no numbers"),
+    ):
+        with pytest.raises(DataError, match=words):
+            fill(module, {**good, name: value}, "a file")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from accord.core.streaming import InOrder, joined, only
+from accord.core.streaming import InOrder, joined, only, streaming
 from accord.core.tensors import Trees
 from accord.core.types import Began, Replies, Result
 
@@ -93,3 +93,14 @@ def test_several_answers_are_joined_by_client_and_chosen_from() -> None:
     assert [float(result.reply["model"]["w"]) for result in some.results] == [5.0, 8.0]
     assert some.examples.tolist() == [50, 80]
     assert [one.version for one in some.began] == [1, 0]
+
+
+def test_what_is_a_stream_already_is_taken_as_it_is() -> None:
+    exchange = Asked()
+    stream = streaming(exchange)
+    assert isinstance(stream, InOrder)
+    assert stream.exchange is exchange
+    assert streaming(stream) is stream  # type: ignore[arg-type]
+    stream.begin("judge", [4], MESSAGE)
+    assert [began.version for began in stream.arrivals(1).began] == [0], "unless it is told another"
+    assert exchange.calls[0][0] == "judge"

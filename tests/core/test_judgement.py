@@ -68,6 +68,8 @@ def test_samples_that_depend_on_one_another_are_mixed_and_always_alike() -> None
     assert kept == x[:, 0].tolist()
     assert mixed == again != kept
     assert sorted(mixed) == kept
+    order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
+    assert mixed == x[order, 0].tolist(), "the same order in every run, everywhere"
 
 
 def test_nothing_to_judge_with_and_nothing_to_judge() -> None:

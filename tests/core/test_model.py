@@ -106,3 +106,103 @@ def test_a_tensor_under_two_names_is_one_parameter() -> None:
     changed = {name: value + 1 for name, value in params.items()}
     expected = model.module(changed, buffers)
     torch.testing.assert_close(model.train(changed, buffers, x).logits, expected(x))
+
+
+class Answering(nn.Module):
+    """Says what it is given to say, whatever it is shown."""
+
+    head_name, map_shape, num_features = "head", None, 2
+
+    def __init__(self, logits: torch.Tensor, features: torch.Tensor) -> None:
+        super().__init__()
+        self.head, self.said = nn.Linear(2, 2), (logits, features)
+
+    def logits_and_features(self, x: torch.Tensor, fuse: object = None) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.said
+
+
+def test_features_of_positions_become_their_mean_where_every_position_is_answered() -> None:
+    features = torch.tensor([[[1.0, 2.0], [3.0, 6.0]]])  # one sample, two positions
+    for shape, wanted in (((1, 2, 2), [[2.0, 4.0]]), ((1, 2), features.tolist())):
+        model = Model(Answering(torch.zeros(shape), features))
+        assert model.reference(*model.init(), torch.zeros(1, 3)).features.tolist() == wanted
+    flat = Model(Answering(torch.zeros(1, 2, 2), torch.ones(1, 2)))
+    assert flat.reference(*flat.init(), torch.zeros(1, 3)).features.tolist() == [[1.0, 1.0]]
+
+
+def test_samples_are_coupled_by_batch_norm_that_looks_at_the_batch() -> None:
+    def coupled(norm: nn.Module, *, still: bool = False) -> bool:
+        network = nn.Sequential(nn.Linear(2, 3), norm, nn.Linear(3, 2))
+        norm.train(not still)
+        return Model(adapt(network, head="2")).couples_batch
+
+    assert coupled(nn.BatchNorm1d(3))
+    assert not coupled(nn.BatchNorm1d(3), still=True)
+    assert coupled(nn.BatchNorm1d(3, track_running_stats=False), still=True), "it has nothing else to look at"
+    assert not coupled(nn.LayerNorm(3))
+
+
+def test_what_its_owner_froze_is_in_no_tree() -> None:
+    module = Small()
+    module.norm.eval()
+    module.norm.weight.requires_grad_(False)
+    module.fc.bias.requires_grad_(False)
+    model = Model(adapt(module, head="fc"))
+    params, buffers = model.init()
+    assert buffers == {}
+    assert model.frozen_names == ("module.fc.bias", "module.norm.weight")
+    assert model.norm_names == ("module.norm.bias",)
+    assert model.head_names == ("module.fc.weight",)
+    assert set(params) == {*model.head_names, *model.body_names}
+    assert list(params) == sorted(params)
+    assert model.head_is_frozen
+    assert not Model(adapt(Small(), head="fc")).head_is_frozen
+    assert not model.couples_batch
+    assert model.num_features == 3
+    copies = model.owned(params)
+    copies["module.fc.weight"].zero_()
+    assert bool(params["module.fc.weight"].any())
+    params["module.fc.weight"].zero_()
+    assert bool(model.init()[0]["module.fc.weight"].any())
+
+
+def test_names_are_sorted() -> None:
+    layers = [layer for _ in range(4) for layer in (nn.Linear(2, 2), nn.BatchNorm1d(2))]
+    head = nn.Sequential(*(nn.Linear(2, 2) for _ in range(4)))
+    model = Model(adapt(nn.Sequential(*layers, head), head="8", example=torch.zeros(2, 2)))
+    for names, count in (
+        (model.buffer_names, 12),
+        (model.body_names, 16),
+        (model.head_names, 8),
+        (model.norm_names, 8),
+    ):
+        assert list(names) == sorted(names)
+        assert len(names) == count
+    body = nn.Sequential(*layers).requires_grad_(False)
+    frozen = Model(adapt(nn.Sequential(body, nn.Linear(2, 2)), head="1", example=torch.zeros(2, 2))).frozen_names
+    assert list(frozen) == sorted(frozen)
+    assert len(frozen) == 16
+
+
+def test_a_network_that_cannot_be_trained_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has nothing to train"):
+        Model(adapt(Small().requires_grad_(False), head="fc"))
+    complex_one = Small()
+    complex_one.register_buffer("phase", torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(ConfigError, match=r"'module\.phase' of the network Small is complex"):
+        Model(adapt(complex_one, head="fc"))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_images_and_frozen_kernels_lie_as_they_are_asked_to(last: bool) -> None:
+    layers = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 2))
+    layers[0].requires_grad_(False)
+    model = Model(adapt(layers, head="3", example=torch.zeros(1, 2, 5, 5)), channels_last=last)
+    params, buffers = model.init()
+    kernel = dict(model._reference.named_parameters())["network.module.0.weight"]
+    owned = model.owned(params)["module.1.weight"]
+    for tensor in (kernel, owned):
+        assert tensor.is_contiguous(memory_format=torch.channels_last) is last
+        assert tensor.is_contiguous() is not last
+    x = torch.arange(50.0).view(1, 2, 5, 5) / 50
+    assert torch.allclose(model.reference(params, buffers, x).logits, layers(x), atol=1e-5)

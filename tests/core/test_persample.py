@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from accord.client import Request, Site, Work, run_client
+from accord.core import persample
 from accord.core.keys import Key
 from accord.core.persample import PerSample
 from accord.core.plan import Plan
@@ -17,7 +18,7 @@ from support.federation import TinyRun, tiny_data
 
 
 @pytest.mark.parametrize("clip", [0.05, 1.0, 1e6])
-def test_clipped_gradients_are_those_of_a_loop(clip: float) -> None:
+def test_clipped_gradients_are_those_of_a_loop(clip: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
     x, y = torch.randn(6, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -63,6 +64,25 @@ def test_clipped_gradients_are_those_of_a_loop(clip: float) -> None:
     few, _ = PerSample(clip, 0.0).gradients(Task(), job, carry, {"model": params}, batch)  # type: ignore[arg-type]
     name = next(iter(params))
     assert torch.allclose(few["model"][name], found["model"][name] * 4 / 3, rtol=1e-5)
+    # as many samples at once as their gradients fit: 343 numbers each
+    info["examples"] = torch.tensor(9)
+    width = sum(p.numel() for p in params.values())
+    assert width == 64 * 5 + 5 + 5 * 3 + 3
+    for room, calls in ((1, 6), (2 * width + 1, 3), (5 * width, 2), (6 * width, 1)):
+        asked = []
+
+        class Watched(Task):
+            def objective(self, *given: object) -> tuple[torch.Tensor, ...]:
+                asked.append(1)  # noqa: B023
+                return super().objective(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(persample, "MOST_VALUES", room)
+        parts, (loss, _) = PerSample(clip, 0.0).gradients(Watched(), job, carry, {"model": params}, batch)  # type: ignore[arg-type]
+        assert len(asked) == calls
+        assert all(torch.allclose(parts["model"][n], found["model"][n], atol=1e-6) for n in params)
+        with torch.no_grad():
+            whole = torch.nn.functional.cross_entropy(network(x[:5]), y[:5], reduction="sum")
+        assert float(loss) == pytest.approx(float(whole), rel=1e-5)
     # nobody was drawn: noise alone
     empty = Batch(x[:0], y[:0], torch.zeros(0), torch.arange(0), {})
     nothing, (loss, _) = PerSample(clip, 0.0).gradients(Task(), job, carry, {"model": params}, empty)  # type: ignore[arg-type]
@@ -100,3 +120,16 @@ def test_a_client_trains_and_its_noise_has_an_address() -> None:
     assert torch.equal(first[name], results[1].reply["model"][name])
     assert not torch.equal(first[name], results[2].reply["model"][name])
     assert not torch.equal(first[name], results[3].reply["model"][name])
+
+
+def test_no_sample_ends_above_the_limit() -> None:
+    """Lengths 5 over two trees, 1/2, 0 and 5: the norm counts a thousandth more than it is; padding counts nothing."""
+    grads = {
+        "model": {"w": torch.tensor([[3.0], [0.5], [0.0], [3.0]])},
+        "other": {"v": torch.tensor([[[4.0, 0.0]], [[0.0, 0.0]], [[0.0, 0.0]], [[0.0, 4.0]]])},
+    }
+    weight = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    factors = PerSample(1.0, 0.0).factors(grads, weight)
+    assert factors.tolist() == pytest.approx([1 / 5.005, 1.0, 1.0, 0.0])
+    assert float(factors[0]) * 5 < 1
+    assert PerSample(5.0, 0.0).factors(grads, weight).tolist() == pytest.approx([5 / 5.005, 1.0, 1.0, 0.0])

@@ -57,6 +57,15 @@ def test_names_are_sorted() -> None:
     assert tensors.join(trees)["a/y"] is A["w"]
 
 
+def test_sums_run_in_the_order_of_the_names() -> None:
+    """In single precision 1e8 - 1e8 + 1 is 1, and 1e8 + 1 - 1e8 is 0."""
+    ones = {name: torch.ones(1) for name in "acb"}
+    values = {"a": torch.tensor([1e8]), "c": torch.tensor([1.0]), "b": torch.tensor([-1e8])}
+    assert float(tensors.dot(values, ones)) == 1.0
+    assert float(tensors.dot(ones, values)) == 1.0
+    assert tensors.flatten(values).tolist() == [1e8, -1e8, 1.0]
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_one_value_that_is_no_number_is_found(bad: float) -> None:
     values = torch.ones(5)

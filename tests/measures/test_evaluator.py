@@ -128,6 +128,31 @@ def test_when_it_measures() -> None:
     assert [round for round in range(10) if judged(evaluator, round)] == [3, 7, 9]
 
 
+def test_the_end_asks_again_what_was_said_of_the_last_state_and_of_no_other() -> None:
+    evaluator, ask = Evaluator(scene(apart_data())), lambda *given: NOBODY
+    last: Any = {"model": {}}
+    for round in (8, 9):
+        judged(evaluator, round, last)
+    shown = evaluator.scene.algorithm.shown
+    final = evaluator.final(last, ask)
+    assert (final.scene, final.state, final.ask) == (evaluator.scene, last, ask)
+    assert final.state is last
+    assert final.predictions is not None
+    assert len(final.predictions.environments) == 2
+    assert evaluator.scene.algorithm.shown == shown, "it was said in the last round"
+    other = evaluator.final({"model": {}}, ask)
+    assert other.predictions is not None
+    assert other.predictions is not final.predictions
+    assert len(other.predictions.environments) == 2
+    assert evaluator.scene.algorithm.shown == shown + 2 * 34
+    resumed = Evaluator(scene(apart_data()))
+    assert resumed.final(last, ask).predictions is not None
+    assert resumed.final({}, ask).predictions is None, "there is no global model"
+    middle = Evaluator(scene(apart_data()))
+    judged(middle, 8, last)
+    assert middle._last is None, "only the last round's is kept"
+
+
 def test_a_method_without_a_global_model_and_a_round_without_answers() -> None:
     evaluator = Evaluator(
         scene(apart_data(), settings={**EVERYTHING, "personal": True, "drift": True, "local_on_global": True})

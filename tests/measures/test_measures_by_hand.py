@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 import torch
 
 import accord.measures
+from accord.core.plan import Plan
+from accord.core.task import LocalTraining
 from accord.data.federated import Groups
 from accord.errors import ConfigError, DataError
 from accord.measures import MEASURES
@@ -30,7 +33,9 @@ from accord.measures.perplexity import _power
 from accord.measures.predictions import ClientScores, Scores
 from accord.measures.sites import sites_of
 from accord.measures.spread import in_short, spread_record
+from accord.parts.losses import SampleLoss
 from accord.problems import PROBLEMS
+from support.federation import tiny_model
 
 T = torch.tensor
 ACCURACY, RMSE = PROBLEMS["classification"], PROBLEMS["regression"]
@@ -136,6 +141,10 @@ def test_spreads_of_numbers_where_less_is_better() -> None:
     plain = spread_record([1.0, 3.0])
     assert (plain["best"], plain["worst"], plain["weighted_mean"], "undefined" in plain) == (3.0, 1.0, None, False)
     assert "undefined" not in spread_record([1.0, math.nan], [1, 0])
+    assert spread_record([1.0, 3.0], [0, 2])["weighted_mean"] == 3.0, "a value of no samples has no weight"
+    for wrong in ([0, 0], [-1, 3], [math.inf, 1]):
+        with pytest.raises(DataError, match="sizes must be sample counts of 0 or more, and not all of them 0"):
+            spread_record([1.0, 3.0], wrong)
 
 
 def scores(values: list[float], sizes: list[int]) -> ClientScores:
@@ -162,6 +171,183 @@ def test_validation_is_a_mean_over_samples() -> None:
     records = [{"validation_rmse": 2.0}, {"validation_rmse": 1.0}, {}]
     assert MEASURES["validation"].summary(scene, records) == {"validation_rmse": 1.0}
     assert MEASURES["validation"].summary(scene, []) == {}
+
+
+def test_what_a_round_says_of_each_client() -> None:
+    clients = scores([1.0, 0.0, 0.0, 1.0], [3, 0, 1])
+    moment: Any = SimpleNamespace(
+        predictions=SimpleNamespace(clients=lambda split: clients if split == "test" else None)
+    )
+    scene: Any = SimpleNamespace(problem=ACCURACY)
+    record = MEASURES["clients"].round(scene, moment)
+    assert record["each_client"] == [0.3333, None, 1.0]
+    assert (record["clients"]["best"], record["clients"]["worst"]) == (1.0, pytest.approx(1 / 3))
+    assert record["clients"]["weighted_mean"] == 0.5
+    scene.problem = RMSE
+    assert MEASURES["clients"].round(scene, moment)["clients"]["best"] == pytest.approx(1 / 3), "less is better"
+    moment.predictions = None
+    assert MEASURES["clients"].round(scene, moment) == {}
+    for count, named in ((1000, True), (1001, False)):
+        many = scores([1.0] * count, [1] * count)
+        moment.predictions = SimpleNamespace(clients=lambda split, many=many: many)
+        assert ("each_client" in MEASURES["clients"].round(scene, moment)) is named
+    last = {"best": 1.0, "worst": 0.0, "mean": 0.5, "std": 0.5, "clients": 2}
+    told = MEASURES["clients"].summary(scene, [{"clients": {"best": 9.0}}, {"clients": last}, {}])
+    assert told == {"client_rmse": {"best": 1.0, "worst": 0.0, "mean": 0.5, "std": 0.5}}
+    assert MEASURES["clients"].summary(scene, []) == {"client_rmse": {}}
+    final: Any = SimpleNamespace(clients=clients)
+    assert MEASURES["clients"].sites(scene, final)["rmse"].tolist()[::2] == pytest.approx([1 / 3, 1.0])
+    final.clients = None
+    assert MEASURES["clients"].sites(scene, final) == {}
+
+
+def test_environments_are_named_where_there_are_several() -> None:
+    def told(*means: tuple[float, float], problem: Any = ACCURACY, readings: Any = None) -> Any:
+        names = [SimpleNamespace(name=f"e{place}") for place in range(len(means))]
+        scene: Any = SimpleNamespace(
+            problem=problem,
+            data=SimpleNamespace(environments=names),
+            algorithm=SimpleNamespace(readings=lambda new: readings or {}),
+            predictions=lambda other: SimpleNamespace(pool_means=other),
+        )
+        moment: Any = SimpleNamespace(predictions=SimpleNamespace(pool_means=list(means)), new={})
+        return MEASURES["accuracy"].round(scene, moment)
+
+    assert told((0.25, 2.0)) == {"accuracy": 0.25, "test_loss": 2.0}
+    both = told((0.25, 2.0), (0.75, 4.0))
+    assert both == {"accuracy": 0.5, "test_loss": 3.0, "environments": {"e0": 0.25, "e1": 0.75}}
+    squares = told((4.0, 2.0), (16.0, 4.0), problem=RMSE)
+    assert squares == {"rmse": 3.0, "test_loss": 3.0, "environments": {"e0": 2.0, "e1": 4.0}}
+    read = told((0.25, 2.0), readings={"other": [(0.5, 1.0)]})
+    assert read["readings"] == {"other": {"accuracy": 0.5, "test_loss": 1.0}}
+    nothing: Any = SimpleNamespace(predictions=None)
+    assert MEASURES["accuracy"].round(nothing, nothing) == {}
+
+
+@pytest.mark.parametrize("problem", [ACCURACY, RMSE])
+def test_what_is_read_off_a_curve(problem: Any) -> None:
+    name = problem.headline
+    scene: Any = SimpleNamespace(problem=problem, targets=(0.5, 0.9, 0.95))
+    values = [0.1, 0.9, 0.5, 0.6, 0.7, 0.8]
+    records = [{"round": 2 * n + 2, name: v, "clock": 10.0 * n} for n, v in enumerate(values)]
+    found = MEASURES["accuracy"].summary(scene, [*records, {"round": 14, "clock": 99.0}])
+    best, five = (0.9, 0.7) if problem is ACCURACY else (0.1, (0.1 + 0.5 + 0.6 + 0.7 + 0.8) / 5)
+    assert found.pop(name) == 0.8
+    assert found.pop(f"best_{name}") == best
+    assert found.pop(f"top5_{name}") == pytest.approx(five)
+    targets = {"0.5": 4, "0.9": 4, "0.95": None}
+    clock = {"0.5": 10.0, "0.9": 10.0, "0.95": None}
+    assert found == ({"rounds_to": targets, "clock_to": clock} if problem is ACCURACY else {})
+    plain = MEASURES["accuracy"].summary(scene, [{"round": 2, name: 0.6}])
+    assert "clock_to" not in plain
+    empty = MEASURES["accuracy"].summary(scene, [{"round": 1}])
+    assert empty[name] is empty[f"best_{name}"] is empty[f"top5_{name}"] is None
+
+
+def test_training_counts_the_samples_of_those_who_train() -> None:
+    """Of three, none, one and two samples of members and of a newcomer: 2 of 4 right, whatever the newcomer's are."""
+    clients = scores([1.0, 0.0, 0.0, 1.0, 0.0, 0.0], [3, 0, 1, 2])
+    moment: Any = SimpleNamespace(
+        predictions=SimpleNamespace(clients=lambda split: clients if split == "train" else None)
+    )
+    scene: Any = SimpleNamespace(problem=ACCURACY, members=[0, 1, 2])
+    assert MEASURES["training"].round(scene, moment) == {"training_accuracy": 0.5}
+    scene.problem = RMSE
+    assert MEASURES["training"].round(scene, moment) == {"training_rmse": pytest.approx(0.5**0.5)}
+    moment.predictions = None
+    assert MEASURES["training"].round(scene, moment) == {}
+    records = [{"training_rmse": 2.0}, {"training_rmse": 1.0}, {}]
+    assert MEASURES["training"].summary(scene, records) == {"training_rmse": 1.0}
+    assert MEASURES["training"].summary(scene, []) == {}
+
+
+def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
+    """Two of four newcomers train and are tested: 1 and 2 of 4 right at first, 3 and 4 after the first epoch."""
+    right = {2: [1.0, 3.0, 4.0], 9: [2.0, 4.0, 0.0]}
+    visits: list[Any] = []
+    judged: list[float] = []
+
+    class Task(LocalTraining):
+        def finish(self, job: Any, carry: Any) -> Any:
+            sums = {"personal_correct": T(judged.pop(0)), "personal_examples": T(4.0)}
+            return SimpleNamespace(metrics=sums)
+
+    task = Task(tiny_model(), (SampleLoss(),), plan=Plan(epochs=9, steps=5, batch_size=3))
+
+    def visit(client: int, task: Any, message: Any, round: int, look: Any) -> None:
+        visits.append((client, task.plan, message, round))
+        for count in right[client]:
+            judged.append(count)
+            look(None, None)
+
+    samples = {2: [0], 4: [], 9: [0, 1], 7: [0]}
+    tests = {2: [0], 4: [0], 9: [0], 7: []}
+    scene: Any = SimpleNamespace(
+        algorithm=SimpleNamespace(tasks={"train": task}, message=lambda state: ("sent", state)),
+        settings={"unseen_epochs": 2},
+        data=SimpleNamespace(unseen=frozenset({7, 9, 4, 2}), test=tests, train=samples),
+        problem=ACCURACY,
+        rounds=30,
+        visit=visit,
+    )
+    final: Any = SimpleNamespace(state="last")
+    found = MEASURES["unseen"].end(scene, final)
+    assert found == {"unseen": {"clients": 2, "accuracy_after_epochs": [1.5 / 4, 3.5 / 4, 2.0 / 4]}}
+    plan = Plan(epochs=2, steps=0, batch_size=3)
+    assert visits == [(client, plan, ("sent", "last"), 30) for client in (2, 9)]
+    scene.data.unseen = frozenset({4, 7})
+    assert MEASURES["unseen"].end(scene, final) == {"unseen": {}}
+
+
+def test_what_clients_models_make_of_everyones_samples() -> None:
+    """Two clients answer; the first one's features lie beside the global model's, and it holds classes 1 and 9."""
+    whole = SimpleNamespace(features=T([[0.0], [1.0], [2.0], [3.0]]), labels=T([3, 9, 1, 0]), logits=None)
+    said = {3: [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], 5: [[1.0, 0.0]] * 4}
+    asked: list[Any] = []
+
+    def ask(task: str, clients: Any, message: Any) -> Any:
+        asked.append((task, clients, message))
+        return SimpleNamespace(ids=(3, 5), results=(3, 5))
+
+    def predictions(predictor: Any, keep: Any) -> Any:
+        assert predictor[0] == "last"
+        assert keep == {"logits", "features"}
+        return SimpleNamespace(plain=SimpleNamespace(logits=T(said[predictor[1]]), features=10 * whole.features))
+
+    scene: Any = SimpleNamespace(
+        members=[3, 5],
+        algorithm=SimpleNamespace(
+            message=lambda state: {"sent": state}, local_predictor=lambda state, result: (state, result)
+        ),
+        judged=lambda state, keep: SimpleNamespace(plain=whole) if keep == {"features"} else None,
+        predictions=predictions,
+        settings={"local_view": 2},
+        data=SimpleNamespace(train_pool=SimpleNamespace(y=T([4, 9, 1, 9, 8])), train={3: [1, 2, 3], 5: [0]}),
+        device=torch.device("cpu"),
+    )
+    final: Any = SimpleNamespace(state="last", ask=ask)
+    view = MEASURES["local_view"].end(scene, final)["local_view"]
+    assert asked == [("train", [3, 5], {"sent": "last"})]
+    assert view["answers"] == {"3": [0.25, 0.75], "5": [1.0, 0.0]}
+    assert (view["map"]["client"], view["map"]["held"]) == (3, [1, 9])
+    assert base64.b64decode(view["map"]["labels"]) == bytes([3, 0]), "the first and the last sample"
+    points = np.frombuffer(base64.b64decode(view["map"]["points"]), dtype=np.uint8).reshape(-1, 2)
+    assert len(points) == 4, "two samples by each of two models"
+
+
+def test_two_samples_of_a_class_are_enough_to_search() -> None:
+    def scene(problem: str, *labels: int) -> Any:
+        return SimpleNamespace(
+            problem=PROBLEMS[problem],
+            data=SimpleNamespace(test_pool=SimpleNamespace(y=T(labels, dtype=torch.int64))),
+        )
+
+    MEASURES["map"].check(scene("classification", 0, 1, 1))
+    for labels in ((0, 1, 2), ()):
+        with pytest.raises(DataError, match="no class has more than one"):
+            MEASURES["map"].check(scene("classification", *labels))
+    with pytest.raises(ConfigError, match="which regression has not"):
+        MEASURES["map"].check(scene("regression", 0, 0))
 
 
 def test_a_metric_of_each_client_unless_nobody_asks() -> None:
@@ -242,6 +428,19 @@ def test_of_three_classes_the_largest_probability_is_the_confidence() -> None:
     assert [found["confidence"][place] for place in (7, 10)] == [0.5, 0.7]
 
 
+def test_fifteen_bins_from_the_first_to_the_last() -> None:
+    """Of seventeen classes a model may be as unsure as 1/17; the upper edge of a bin belongs to it."""
+    for confidence, place in ((1 / 17, 0), (0.1, 1), (0.5, 7), (0.9, 13), (0.93, 13), (0.94, 14), (0.99, 14)):
+        rest = (1 - confidence) / 16
+        logits = T([[confidence, *[rest] * 16]], dtype=torch.float64).log()
+        found = reliability(logits, T([0]))
+        assert [n for n, count in enumerate(found["count"]) if count] == [place]
+        assert len(found["count"]) == len(found["correct"]) == len(found["confidence"]) == 15
+    both = T([[0.9, 0.1], [0.96, 0.04]], dtype=torch.float64).log()
+    assert ece(both, T([0, 1])) == pytest.approx((0.1 + 0.96) / 2), "in bins of their own"
+    assert ece(both, T([0, 0])) == pytest.approx((0.1 + 0.04) / 2)
+
+
 def test_directions() -> None:
     reference = {"a": T([1.0, 0.0]), "b": T([0.0])}
     updates = [
@@ -252,6 +451,9 @@ def test_directions() -> None:
     assert cosines(updates, reference) == pytest.approx([1.0, 0.0, -(0.5**0.5)])
     zero = {"a": T([0.0, 0.0]), "b": T([0.0])}
     assert cosines([zero], reference) == [0.0]
+    # sums run by name: 1e16 - 1e16 + 1 is 1, and 1e16 + 1 - 1e16 is 0
+    apart = {"a": T([1e16]), "c": T([1.0]), "b": T([-1e16])}
+    assert cosines([apart], {name: T([1.0]) for name in "abc"})[0] > 0
     assert math.isnan(cosines([{"a": T([math.nan, 0.0]), "b": T([0.0])}], reference)[0])
     with pytest.raises(DataError, match="only one of them has b"):
         cosines([{"a": T([1.0, 0.0])}], reference)
@@ -304,6 +506,23 @@ def test_what_a_site_holds(problem: str, y: Any, classes: int, names: tuple[str,
     assert list(sites.columns)[-2:] == [PROBLEMS[problem].headline, "later"], "the leading number first"
     assert sites.row(1)["site"] == "site 1"
     assert [row["client"] for row in sites.rows()] == [0, 1, 2]
+
+
+def test_a_site_with_a_single_sample() -> None:
+    for problem, y, told, wanted in (
+        ("classification", [2, 0, 0], "class_share", [1.0, 1.0]),
+        ("regression", [6.0, 1.0, 4.0], "label_mean", [6.0, 2.5]),
+        ("multilabel", [[1, 0, 0], [0, 1, 1], [0, 0, 1]], "class_share", [1.0, 1.0]),
+    ):
+        data: Any = Held(**vars(holdings(problem, y, [[0], [1, 2]], 3, ("a", "b", "c"))))
+        columns = sites_of(data, {}).columns
+        assert columns[told] == wanted
+        assert (
+            columns["class"]
+            == {"classification": ["c", "a"], "regression": ["", ""], "multilabel": ["a", "c"]}[problem]
+        )
+    told_by_clients = {"class": ["x", "y"], "class_share": [0.5, None]}
+    assert sites_of(data, {}, told_by_clients).columns["class"] == ["x", "y"]
 
 
 def test_a_measure_that_others_read_can_be_imported_first() -> None:

@@ -52,6 +52,11 @@ class TestByHand:
         # squared errors 0, 4, 4; the labels' mean is 3, their squared distances 4, 1, 1
         assert value("r2", outputs, labels) == pytest.approx(1 - 8 / 6)
 
+    def test_r2_does_not_depend_on_the_unit(self) -> None:
+        for unit in (1e-4, 1.0, 1e4):
+            outputs, labels = [[0.0], [3 * unit], [2 * unit]], [unit, 2 * unit, 3 * unit]
+            assert value("r2", outputs, labels) == pytest.approx(1 - 3 / 2)
+
     def test_r2_needs_labels_that_differ(self) -> None:
         assert math.isnan(value("r2", [[1.0]], [2.0]))
         assert math.isnan(value("r2", [[1.0], [2.0]], [3.0, 3.0]))

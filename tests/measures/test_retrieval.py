@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from accord.errors import DataError
-from accord.measures.retrieval import searched
+from accord.errors import ConfigError, DataError
+from accord.measures.retrieval import RANKS, Retrieval, searched
 
 
 def at(*degrees: float) -> Tensor:
@@ -70,3 +72,36 @@ def test_there_must_be_queries_and_a_gallery() -> None:
             searched(at(0, 1, 2), torch.tensor([1, 1, 1]), torch.tensor([1, 2, 3]), queries)
     with pytest.raises(DataError, match="not finite"):
         searched(torch.full((3, 2), math.nan), torch.tensor([1, 1, 1]), torch.tensor([1, 2, 3]), 1)
+
+
+def test_a_round_of_four_queries_by_hand() -> None:
+    """Identities 5, 6, 5 and 9 are asked for; of the last no other camera has a picture."""
+    # 5 at 0 degrees finds its match second, 6 at 90 first, 5 at 80 fifth: 1/2, 1 and 1/5
+    degrees = (0, 90, 80, 45, 10, 91, 60, 50, 40, 5)
+    identities = torch.tensor([5, 6, 5, 9, 5, 6, 1, 2, 3, 4])
+    cameras = np.array([1, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    scores = SimpleNamespace(features=at(*degrees), labels=identities)
+    scene: Any = SimpleNamespace(
+        data=SimpleNamespace(search=SimpleNamespace(cameras=cameras, queries=4), test_pool=range(10)),
+        members=[0, 3],
+    )
+    moment: Any = SimpleNamespace(predictions=SimpleNamespace(plain=scores))
+    found = Retrieval().round(scene, moment)["retrieval"]
+    # at 80 degrees: 91 is 11 away, then 60, 50, 40, and 10 (its match) before 5
+    assert found["map"] == pytest.approx((1 / 2 + 1 + 1 / 5) / 3)
+    assert RANKS == (1, 5, 10)
+    assert [found[f"cmc{k}"] for k in RANKS] == pytest.approx([1 / 3, 1.0, 1.0])
+    assert found["queries"] == 3
+    # of the identities 5, 6 and 9 the first and the third go to the first client, the second to the other
+    assert (found["clients"]["best"], found["clients"]["worst"]) == (1.0, pytest.approx((1 / 2 + 1 / 5) / 2))
+    Retrieval().check(scene)
+    assert Retrieval().round(scene, SimpleNamespace(predictions=None)) == {}  # type: ignore[arg-type]
+    nobody = torch.tensor([5, 6, 5, 9, 0, 0, 1, 2, 3, 4])
+    moment.predictions.plain = SimpleNamespace(features=at(*degrees), labels=nobody)
+    with pytest.raises(DataError, match="no query has a match by another camera"):
+        Retrieval().round(scene, moment)
+    for search, pool in ((None, range(10)), (scene.data.search, range(9))):
+        other: Any = SimpleNamespace(data=SimpleNamespace(search=search, test_pool=pool))
+        with pytest.raises(ConfigError, match="needs a data set with queries and a gallery"):
+            Retrieval().check(other)
+    assert Retrieval().round(SimpleNamespace(data=SimpleNamespace(search=None)), moment) == {}  # type: ignore[arg-type]

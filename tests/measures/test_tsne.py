@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from accord.measures import tsne as module
 from accord.measures.feature_map import spread_rows
 from accord.measures.tsne import affinities, gradient, packed, principal, tsne, unpacked
 
@@ -77,6 +78,57 @@ def test_principal_components_by_hand() -> None:
     expected = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
     found = principal(points)
     assert torch.allclose(found.abs(), expected.abs())
+    # along (3, 4) / 5 and (4, -3) / 5 from the mean (1, 2), the value farthest from 0 positive in each
+    turned = torch.tensor([[-6.0, -8.0], [3.0, 4.0], [3.0, 4.0], [1.6, -1.2], [-1.6, 1.2]], dtype=torch.float64)
+    found = principal(turned + torch.tensor([1.0, 2.0], dtype=torch.float64))
+    along = [10.0, -5.0, -5.0, 0.0, 0.0]
+    assert found[:, 0].tolist() == pytest.approx(along, abs=1e-9)
+    assert found[:, 1].abs().tolist() == pytest.approx([0.0, 0.0, 0.0, 2.0, 2.0], abs=1e-9)
+    for scale in (1.0, 0.01):
+        line = principal(scale * torch.tensor([[1.0], [-3.0], [2.0]], dtype=torch.float64))
+        # one number each: there is no second component
+        assert line.tolist() == [[pytest.approx(scale * v), 0.0] for v in (-1.0, 3.0, -2.0)]
+
+
+@pytest.mark.parametrize("exaggeration", [12.0, 0.01])
+def test_the_descent_is_the_papers(exaggeration: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Momentum 0.5 and then 0.8, gains + 0.2 or * 0.8 but at least 0.01, rate max(N / exaggeration / 4, 50)."""
+    monkeypatch.setattr(module, "EARLY", 4)
+    monkeypatch.setattr(module, "EXAGGERATION", exaggeration)
+    points = drawn(7, 3)
+    near = affinities(points, 2.0).tolist()  # (N - 1) / 3, as 30 are too many
+    place = principal(points)
+    place = (place / place[:, 0].std() * 1e-4).tolist()
+    speed, gain = ([[value] * 2 for _ in range(7)] for value in (0.0, 1.0))
+    for step in range(30):
+        early = step < 4
+        heavy = [
+            [0.0 if i == j else 1 / (1 + math.dist(a, b) ** 2) for j, b in enumerate(place)]
+            for i, a in enumerate(place)
+        ]
+        total = sum(map(sum, heavy))
+        moved = []
+        for i in range(7):
+            for axis in range(2):
+                slope = 4 * sum(
+                    ((exaggeration if early else 1.0) * near[i][j] - heavy[i][j] / total)
+                    * heavy[i][j]
+                    * (place[i][axis] - place[j][axis])
+                    for j in range(7)
+                )
+                same_way = (slope > 0) != (speed[i][axis] > 0) and slope * speed[i][axis] != 0
+                gain[i][axis] = max(gain[i][axis] + 0.2 if same_way else gain[i][axis] * 0.8, 0.01)
+                rate = max(7 / exaggeration / 4, 50.0)
+                speed[i][axis] = (0.5 if early else 0.8) * speed[i][axis] - rate * gain[i][axis] * slope
+                moved.append(place[i][axis] + speed[i][axis])
+        place = [moved[2 * i : 2 * i + 2] for i in range(7)]
+    found = tsne(points, steps=30)
+    assert torch.allclose(found, torch.tensor(place, dtype=torch.float64), rtol=1e-6, atol=1e-9)
+    assert float(found.abs().max()) > 1e-3, "it has moved"
+
+
+def test_as_many_steps_and_neighbours_as_usual() -> None:
+    assert (module.PERPLEXITY, module.EARLY, module.STEPS, module.EXAGGERATION) == (30.0, 250, 750, 12.0)
 
 
 def test_a_map_is_kept_in_bytes_with_one_scale_for_both() -> None:

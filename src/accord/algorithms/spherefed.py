@@ -73,9 +73,9 @@ class Calibrated(fl.Method):
     """Averaging, and a head solved for in the end."""
 
     judged_trees: ClassVar[tuple[str, ...]] = ("model", "buffers", "calibrated")
-    calibrate: Calibrate = "end"
-    ridge: float = field(default=1e-3)
-    rounds: int = 1
+    calibrate: Calibrate = field(kw_only=True)
+    ridge: float = field(kw_only=True)
+    rounds: int = field(kw_only=True)
 
     @property
     def needs_each(self) -> str:

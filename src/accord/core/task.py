@@ -174,9 +174,9 @@ class LocalTraining:
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = {name for name in names if names.count(name) > 1}
         if twice:
-            raise ConfigError(f"the part {twice[0]} is listed twice; list each part once")
+            raise ConfigError(f"the part {min(twice)} is listed twice; list each part once")
         running = [part.name for part in self.parts if type(part).forward is not Part.forward]
         if len(running) > 1:
             raise ConfigError(f"the parts {running[0]} and {running[1]} both run the model; leave one of them out")
@@ -187,7 +187,7 @@ class LocalTraining:
         if self.personal:
             params, buffers = self.model.init()  # for names the server does not send at all
             everything = {**params, **buffers, **job.shared["model"], **job.shared["buffers"]}
-            memory["personal"] = {name: everything[name] for name in sorted(self.personal)}
+            memory["personal"] = {name: everything[name] for name in self.personal}
         for part in self.parts:
             memory.update(part.memory(job))
         if self.keeps_optimizer:

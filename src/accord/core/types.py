@@ -203,7 +203,7 @@ def weighted_sum(trees: Iterator[Tree], weights: Tensor) -> Tree:
     """`sum_k w_k tree_k` in the given order. Integer tensors are counters: the largest is kept, never a mean."""
     total: Tree = {}
     for tree, weight in zip(trees, weights.tolist(), strict=True):
-        real = [name for name in sorted(tree) if tree[name].is_floating_point()]
+        real = [name for name in tree if tree[name].is_floating_point()]
         values = [tree[name] for name in real]
         if real and real[0] in total:
             torch._foreach_add_([total[name] for name in real], values, alpha=weight)

@@ -5,8 +5,6 @@ Outputs are [N, D], labels [N] or [N, D]; where D is more than one, the mean ove
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
 from accord.measures.metric import metric
@@ -36,4 +34,4 @@ def r2(outputs: Tensor, labels: Tensor) -> float:
     """Not defined where all labels are equal, and so not of one sample."""
     y = labels.double().reshape(outputs.shape)
     error, spread = (outputs.double() - y).square().sum(0), (y - y.mean(0)).square().sum(0)
-    return float((1 - error / spread)[spread > 0].mean()) if (spread > 0).any() else math.nan
+    return float((1 - error / spread)[spread > 0].mean())  # of nothing it is NaN

@@ -38,10 +38,10 @@ def check_together(parts: Sequence[Part]) -> None:
         for other in parts[:place]:
             if other.name == part.name:
                 raise ConfigError(f"the part {part.name} is listed twice; list each part once")
-            both = sorted(part.conflicts & other.conflicts)
+            both = part.conflicts & other.conflicts
             if both:
                 raise ConfigError(
-                    f"the parts {other.name} and {part.name} do not go together: each replaces {both[0]}; "
+                    f"the parts {other.name} and {part.name} do not go together: each replaces {min(both)}; "
                     "leave one of them out"
                 )
 
