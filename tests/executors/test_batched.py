@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from accord.client import Site
+from accord.client import Request, Site, Work
 from accord.core.persample import PerSample
 from accord.core.plan import Plan
-from accord.data.federated import FederatedData
+from accord.data.federated import FederatedData, Groups
 from accord.errors import DivergedError
 from accord.executors.gpu.batched import Batched
 from accord.executors.gpu.graphs import CaptureError
@@ -98,6 +98,73 @@ def test_samples_are_the_clients_own_wherever_they_lie(transform: Any, budget: i
         assert torch.equal(held.x, x)
         assert torch.equal(held.test_y, data.client(client, "test")[1])
         assert held.class_counts().sum() == len(y)
+
+
+def test_all_samples_lie_on_the_device_if_they_fit() -> None:
+    """42 samples of 64 numbers of 4 bytes, and a label of 8; with a transform each client's are its own."""
+    data = tiny_data()
+    for transform, clients, count in ((None, 4, 42), (ShiftedBy(), 4, 42), (None, 2, 42), (ShiftedBy(), 2, 15)):
+        some = replace(data, transform=transform)
+        if clients == 2:
+            groups = Groups.of([data.train[0], data.train[1]])
+            some = replace(some, train=groups, validation=Groups.of([[], []]), test=groups)
+        site = Site(some, TinyRun("fedavg").key, torch.device("cpu"))
+        exact = count * (64 * 4 + 8)
+        assert Samples(site, exact).whole
+        assert len(Samples(site, exact).y) == count
+        assert not Samples(site, exact - 1).whole
+
+
+def test_samples_are_brought_into_room_for_the_largest_block() -> None:
+    """Of clients with 6, 9, 12 and 15 samples two at once are 27 at most."""
+    data = tiny_data()
+    site = Site(data, TinyRun("fedavg").key, torch.device("cpu"))
+    samples = Samples(site, 0)
+    assert samples.bring([1, 0], 2), "there was no room yet"
+    assert (len(samples.x), len(samples.y)) == (27, 27)
+    assert (samples.rows(1).tolist(), samples.rows(0).tolist()) == (list(range(9)), list(range(9, 15)))
+    where = samples.x.data_ptr()
+    assert not samples.bring([2, 3], 2)
+    assert samples.x.data_ptr() == where, "recorded steps read it there"
+    assert samples.rows(3).tolist() == list(range(12, 27))
+    with pytest.raises(KeyError):
+        samples.rows(0)
+    assert samples.bring([0, 1, 2], 3)
+    assert len(samples.y) == 36
+    assert not Samples(site, 1 << 30).bring([0], 4)
+
+
+def test_test_samples_are_there_for_those_who_may_have_them() -> None:
+    data = tiny_data()
+    data = replace(data, test=Groups.of([data.test[0][:2], [], data.test[2], data.test[3]]))
+    for with_test in (True, False):
+        samples = Samples(Site(data, TinyRun("fedavg").key, torch.device("cpu"), with_test=with_test), 1 << 30)
+        held = [samples.client(client) for client in range(4)]
+        assert [one.has_test for one in held] == [with_test, False, with_test, with_test]
+        assert not any(one.touched for one in held)  # type: ignore[attr-defined]
+        assert len(held[0].test_y) == len(held[0].test_x) == (2 if with_test else 0)
+        assert [one.touched for one in held] == [True, False, False, False]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("hands_over", [False, True])
+def test_dropout_of_a_block_follows_from_its_first_client_its_task_and_its_round(
+    hands_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clients of a block go longest first, and the one with the lowest number speaks for all."""
+    seeds: list[int] = []
+    monkeypatch.setattr("accord.executors.gpu.batched.seed_torch", lambda seed, device: seeds.append(seed))
+    run = TinyRun("fedavg")
+    task: Any = run.algorithm.tasks["train"]
+    tasks = {"personal" if hands_over else "train": replace(task, hands_over=hands_over)}
+    executor = Batched(run.federation.site(), tasks, lanes=2)
+    message = run.algorithm.message(run.state)
+    (name,) = tasks
+    before = torch.random.get_rng_state()
+    executor.run(Request(name, 5, 0.1, message, [Work(client, {}, None) for client in (1, 0, 3)]))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    site = run.federation.site()
+    assert seeds == [site.draws(client, "train", 5).torch_seed() for client in (1, 0)]
+    assert len({site.draws(k, name, r).torch_seed() for k in (0, 1) for name in ("train", "x") for r in (4, 5)}) == 8
 
 
 def test_data_that_does_not_fit_is_brought_block_by_block(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
