@@ -17,7 +17,8 @@ from accord.errors import DivergedError
 from accord.executors.gpu.batched import Batched
 from accord.executors.gpu.graphs import CaptureError
 from accord.executors.gpu.samples import Samples
-from support.federation import Everyone, Given, TinyRun, tiny_data, tiny_model
+from accord.executors.sequential import Sequential
+from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data, tiny_model
 
 COHORTS = Given([0, 2], [1, 3], [0, 1, 2, 3])
 
@@ -165,6 +166,26 @@ def test_dropout_of_a_block_follows_from_its_first_client_its_task_and_its_round
     site = run.federation.site()
     assert seeds == [site.draws(client, "train", 5).torch_seed() for client in (1, 0)]
     assert len({site.draws(k, name, r).torch_seed() for k in (0, 1) for name in ("train", "x") for r in (4, 5)}) == 8
+
+
+@pytest.mark.parametrize("name", ["evaluate", "train"])
+def test_questions_and_tasks_that_were_given_up_never_come_into_lanes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = TinyRun("fedavg")
+    site = run.federation.site(with_test=True)
+    executor = Batched(site, run.algorithm.tasks)
+    executor._unfit.add("train")
+    monkeypatch.setattr(executor, "_clients", None)
+    message = run.algorithm.message(run.state)
+    request = Request(name, 0, 0.1, message, [Work(client, {}, None) for client in (2, 0)])
+    found = executor.run(request)
+    assert [answer.client for answer in found] == [2, 0]
+    for answer, expected in zip(found, Sequential(site, run.algorithm.tasks).run(request), strict=True):
+        assert answer.result is not None
+        assert expected.result is not None
+        assert equal_trees(answer.result.reply, expected.result.reply)
+        assert equal_trees({"": answer.result.metrics}, {"": expected.result.metrics})
 
 
 def test_data_that_does_not_fit_is_brought_block_by_block(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
