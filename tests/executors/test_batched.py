@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from accord.core.plan import Plan
 from accord.data.federated import FederatedData, Groups
 from accord.errors import DivergedError
 from accord.executors.gpu.batched import Batched
+from accord.executors.gpu.buffers import MisfitError
 from accord.executors.gpu.graphs import CaptureError
 from accord.executors.gpu.samples import Samples
 from accord.executors.sequential import Sequential
@@ -186,6 +188,61 @@ def test_questions_and_tasks_that_were_given_up_never_come_into_lanes(
         assert expected.result is not None
         assert equal_trees(answer.result.reply, expected.result.reply)
         assert equal_trees({"": answer.result.metrics}, {"": expected.result.metrics})
+
+
+@pytest.mark.parametrize(
+    ("plan", "couples", "lengths", "most", "width"),
+    [
+        (Plan(batch_size=4), False, [4, 4, 1], 15, 4),  # short ones are padded
+        (Plan(batch_size=4), False, [3], 3, 3),  # nobody has more than three samples
+        (Plan(batch_size=0), False, [5], 15, 5),  # all of a client's samples
+        (Plan(batch_size=0), False, [], 15, 1),
+        (Plan(batch_size=4), True, [4, 4], 15, 4),
+        (Plan(batch_size=4, last_batch="fill"), True, [4, 4], 15, 4),
+        (Plan(batch_size=4, last_batch="drop"), False, [4], 15, 4),
+        (Plan(batch_size=4, poisson=True), False, [3, 6, 2], 15, 8),  # as wide as the widest, in fours
+        (Plan(batch_size=4, poisson=True), False, [2, 4], 15, 4),
+        (Plan(batch_size=4, poisson=True), True, [14, 1], 15, 15),  # but no wider than anybody's data
+        (Plan(batch_size=4, poisson=True), False, [0, 0], 15, 4),
+        (Plan(batch_size=4, poisson=True), False, [], 15, 4),
+        (Plan(batch_size=0, poisson=True), False, [6], 15, 15),
+        (Plan(batch_size=4, poisson=True), False, [], 0, 1),
+    ],
+)
+def test_how_wide_a_step_is(plan: Plan, couples: bool, lengths: list[int], most: int, width: int) -> None:
+    task: Any = SimpleNamespace(plan=plan, model=SimpleNamespace(couples_batch=couples))
+    client: Any = SimpleNamespace(batches=[np.arange(length) for length in lengths])
+    house: Any = SimpleNamespace(most=most)
+    assert Batched._width(house, task, client) == width
+    if plan.last_batch == "pad" and not plan.poisson and plan.batch_size == 4:
+        assert Batched._width(house, SimpleNamespace(plan=plan), client) == min(4, most)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("plan", "couples"), [(Plan(batch_size=4), True), (Plan(batch_size=4, last_batch="fill"), False)]
+)
+def test_short_batches_that_cannot_be_padded_fit_no_recording(plan: Plan, couples: bool) -> None:
+    task: Any = SimpleNamespace(plan=plan, model=SimpleNamespace(couples_batch=couples))
+    client: Any = SimpleNamespace(batches=[np.arange(4), np.arange(3)])
+    house: Any = SimpleNamespace(most=15)
+    with pytest.raises(MisfitError, match="the last batch is shorter"):
+        Batched._width(house, task, client)
+
+
+def test_lanes_are_dropped_where_the_samples_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is measured without a GPU: there is no limit but the one that was asked for."""
+    run = TinyRun("fedavg", executor=lambda s, t: Batched(s, t, lanes=2))
+    executor: Any = run.executor
+    dropped: list[str] = []
+    monkeypatch.setattr(executor, "_drop_lanes", dropped.append)
+    run.rounds(1)
+    assert dropped == ["train"], "a message of a new shape"
+    run.rounds(1)
+    assert dropped == ["train"]
+    monkeypatch.setattr(executor.data, "bring", lambda clients, at_once: True)
+    run.rounds(1)
+    assert dropped == ["train"] * 3, "once for each of two blocks"
+    assert executor.limit == {}
 
 
 def test_data_that_does_not_fit_is_brought_block_by_block(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
