@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from accord.client import Request, Work
 from accord.config import load_config
 from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
 from accord.core.types import Facts
 from accord.data.federated import Pool
 from accord.engine import build, evaluation, federation
-from accord.engine.build import build_data, build_model, build_setup, load_data, public_samples
+from accord.engine.build import build_algorithm, build_data, build_model, build_setup, load_data, public_samples
 from accord.engine.federation import Federation
 from accord.errors import ConfigError
 from accord.executors.kernels import cpu_layers
@@ -160,7 +161,7 @@ def test_what_clients_remember_may_take_so_much(tmp_path: Path) -> None:
     assert not passing.exists()
 
 
-def test_measures_look_at_what_is_set() -> None:
+def test_measures_look_at_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     run = TinyRun("fedavg").federation
     evaluate = SimpleNamespace(every=4, batch_size=17, split="validation", options={"clients": True})
     config = SimpleNamespace(rounds=9, evaluate=evaluate, targets=(0.5,), algorithm=SimpleNamespace(name="x"), seed=6)
@@ -174,3 +175,35 @@ def test_measures_look_at_what_is_set() -> None:
     assert list(scene.members) == [0, 1, 2, 3]
     said = {name: scene.facts[name] for name in ("algorithm", "dataset", "seed", "rounds", "split")}
     assert said == {"algorithm": "x", "dataset": run.data.name, "seed": 6, "rounds": 9, "split": "validation"}
+    visits: list[Any] = []
+
+    def visit(*given: Any, epoch_end: Any) -> None:
+        visits.append((*given, epoch_end, torch.get_num_threads()))
+
+    monkeypatch.setattr(evaluation, "run_client", visit)
+    seen.algorithm = SimpleNamespace(schedule=SimpleNamespace(at=lambda round: 0.5**round))
+    message, task = {"model": {"w": torch.ones(1)}}, object()
+    evaluation.scene_of(seen).visit(3, task, message, 2, len)  # type: ignore[misc,arg-type]
+    site, *rest = visits[0]
+    assert (site.with_test, site.data, site.key) == (True, run.data, run.key)
+    assert rest == [task, Request("train", 2, 0.25, message, ()), Work(3, {}, None), len, 1]
+
+
+def test_an_optimizers_state_is_kept_by_methods_that_train_one_model_in_the_usual_way() -> None:
+    def built(name: str) -> Any:
+        run = TinyRun("fedavg", keeps_optimizer=True)
+        return build_algorithm(load_config(sets=[f"algorithm.name={name}"]), run.setup)
+
+    assert built("fedavg").tasks["train"].keeps_optimizer
+    with pytest.raises(ConfigError, match="does not fit algorithm apple, as it is set: it trains"):
+        built("apple")
+    training = TinyRun("fedavg", keeps_optimizer=True).algorithm.tasks["train"]
+    plain = TinyRun("fedavg").algorithm.tasks["train"]
+    build._check_one_optimizer("mine", SimpleNamespace(tasks={"train": training, "ask": object()}))  # type: ignore[arg-type]
+    for tasks, words in (
+        ({"train": training, "again": training}, "its clients train more than one model in a round"),
+        ({"train": plain}, "it trains in its own way"),
+        ({"ask": object()}, "it trains in its own way"),
+    ):
+        with pytest.raises(ConfigError, match=f"does not fit algorithm mine, as it is set: {words}; set"):
+            build._check_one_optimizer("mine", SimpleNamespace(tasks=tasks))  # type: ignore[arg-type]

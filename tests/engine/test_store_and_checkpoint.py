@@ -67,6 +67,20 @@ def test_those_used_least_of_late_leave_the_ram_first(tmp_path: Path) -> None:
     assert [float(one["control"]["w"][0]) for one in found if one is not None] == [0.0, 1.0, 3.0]
 
 
+def test_a_checkpoint_holds_nothing_of_one_that_was_not_finished(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path / "clients", SIZES, 1 << 20)
+    checkpoints = Checkpoints(tmp_path, "hash", keep=2)
+    for left in (".round-000003.tmp", "round-000003"):  # of a process that was killed, and one that is written anew
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "junk").write_text("of another time")
+    checkpoints.save(Snapshot(3, memory(1), store.save()), store, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-000003"]
+    assert sorted(path.name for path in (tmp_path / "round-000003").iterdir()) == ["run.json", "server.safetensors"]
+    found, refused = checkpoints.newest(store)
+    assert found is not None
+    assert (found.round, refused) == (3, [])
+
+
 def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
     store = ClientStore(tmp_path, SIZES, 1 << 20)
     store.put(3, (1, 0), memory(3))
