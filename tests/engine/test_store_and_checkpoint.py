@@ -13,7 +13,7 @@ import torch
 from accord.engine import files
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.logs import RunLogs
-from accord.engine.store import ClientStore
+from accord.engine.store import MANIFEST, ClientStore
 from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode, place, room, views
 
@@ -79,6 +79,28 @@ def test_a_checkpoint_holds_nothing_of_one_that_was_not_finished(tmp_path: Path)
     found, refused = checkpoints.newest(store)
     assert found is not None
     assert (found.round, refused) == (3, [])
+
+
+def test_a_manifest_names_for_every_client_a_file_of_its_own() -> None:
+    good = {"0": ["0-3.1.safetensors", "a" * 64], "12": ["12-1.0.safetensors", "0" * 64]}
+    assert MANIFEST.fits(good)
+    assert MANIFEST.fits({})
+    for entry in (
+        ["1-3.1.safetensors", "a" * 64],  # another client's
+        ["12-3.1.safetensors", "a" * 63],
+        ["12-3.1.safetensors", None],
+        ["12-3.1.safetensors"],
+        ["12-3.1.safetensors", "a" * 64, ""],
+        ["../12-3.1.safetensors", "a" * 64],
+        ["12-3.safetensors", "a" * 64],
+        [12, "a" * 64],
+        ("12-3.1.safetensors", "a" * 64),
+        "12-3.1.safetensors",
+    ):
+        assert not MANIFEST.fits({**good, "12": entry})
+        assert not MANIFEST.fits({"12": entry, "0": good["0"]})
+    assert not MANIFEST.fits({"012": ["012-1.0.safetensors", "0" * 64]})
+    assert not MANIFEST.fits([good])
 
 
 def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
