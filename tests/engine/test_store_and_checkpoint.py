@@ -103,6 +103,17 @@ def test_a_manifest_names_for_every_client_a_file_of_its_own() -> None:
     assert not MANIFEST.fits([good])
 
 
+def test_what_is_taken_over_from_a_checkpoint_keeps_its_version(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    store.put(5, (1, 0), memory(5))
+    store.restore({"3": ["3-7.2.safetensors", "a" * 64], "4": ["4-12.0.safetensors", "b" * 64]})
+    assert store._version == {3: (7, 2), 4: (12, 0)}
+    assert store.save() == {"3": ["3-7.2.safetensors", "a" * 64], "4": ["4-12.0.safetensors", "b" * 64]}
+    assert (len(store), store.clients(), store.get(5)) == (2, [3, 4], None)
+    store.forget()
+    assert (len(store), store.save()) == (0, {})
+
+
 def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
     store = ClientStore(tmp_path, SIZES, 1 << 20)
     store.put(3, (1, 0), memory(3))

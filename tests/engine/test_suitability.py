@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from accord.config import load_config
+from accord.core.optim import Schedule
 from accord.core.persample import PerSample
 from accord.core.plan import Plan
 from accord.core.task import Part
@@ -30,8 +31,9 @@ from accord.engine.suitability import (
     check_filters,
 )
 from accord.filters import NO_FILTERS, Compression, Filters
+from accord.filters.protections import PROTECTIONS
 from accord.sampling import Cyclic, Everyone, Uniform
-from support.federation import TinyRun, tiny_model
+from support.federation import Given, TinyRun, tiny_model
 
 PLAN = Plan(epochs=2, batch_size=4, poisson=True)
 LOCAL: Any = SimpleNamespace(epochs=2, steps=0, batch_size=4)
@@ -62,6 +64,31 @@ def test_a_trial_is_one_step_of_one_client_in_which_all_are_asked_for() -> None:
     assert float(trial.replies.results[0].metrics["steps"]) == 1.0
     assert (trial.lr, trial.world.round) == (0.1, 0)
     assert tried("fedavg", plan=Plan(steps=3, batch_size=4)).as_many_steps
+    run = TinyRun("fedavg")
+    slower: Any = replace(run.algorithm, schedule=Schedule(0.5, "exponential", 0.5))  # type: ignore[type-var]
+    assert _Trial(run.federation.facts, slower, run.federation.site()).lr == 0.5, "that of the first round"
+
+
+@pytest.mark.parametrize(
+    ("privacy", "kind", "sampler", "fits"),
+    [
+        ("central", "uniform", Uniform(2), True),
+        ("central", "uniform", Given([0, 3]), False),  # in its own way
+        ("local", "in turn", Given([0, 3]), False),
+        ("local", "uniform", Given([0, 3]), True),  # nobody counts on it
+        ("local", "in turn", Uniform(2), True),
+    ],
+)
+def test_the_accounting_counts_on_who_is_drawn(privacy: str, kind: str, sampler: Any, fits: bool) -> None:
+    run = TinyRun("fedavg", sampler=sampler)
+    protection = PROTECTIONS[privacy](noise=1.0)
+    budget: Any = SimpleNamespace(name=privacy, protection=protection, draw=SimpleNamespace(kind=kind))
+    config, site = load_config(sets=["clients.count=2"]), run.federation.site()
+    if fits:
+        check_filters(config, run.federation.facts, run.algorithm, site, Filters(budget))
+    else:
+        with pytest.raises(UnsuitableError, match=f"fedavg does not fit privacy.name = '{privacy}': it chooses its cl"):
+            check_filters(config, run.federation.facts, run.algorithm, site, Filters(budget))
 
 
 @pytest.mark.parametrize(("name", "only"), [("fedavg", True), ("fedprox", True), ("median", False), ("fednova", False)])
