@@ -130,3 +130,17 @@ def test_the_users_module_keeps_its_own_layers() -> None:
     assert not any(isinstance(m, CPUConv2d | CPUMaxPool2d) for m in (*exported.modules(), *module.modules()))
     torch.testing.assert_close(model.reference(params, buffers, x).logits, exported(x))
     torch.testing.assert_close(model.maps(params, buffers, x), module[:2](x))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 2, 5), (1, 1, 5, 2), (1, 2, 2, 2)])
+@pytest.mark.parametrize("grad", [False, True])
+def test_windows_that_do_not_fit_are_refused_in_torchs_own_words(shape: tuple[int, ...], grad: bool) -> None:
+    words = []
+    for kind in (nn.MaxPool2d, CPUMaxPool2d):
+        x = torch.zeros(shape, requires_grad=grad)
+        with pytest.raises(RuntimeError) as caught:
+            kind(3)(x)
+        words.append(str(caught.value))
+    assert words[0] == words[1]
+    padded = torch.rand(shape)
+    assert torch.equal(CPUMaxPool2d(3, padding=1)(padded), nn.MaxPool2d(3, padding=1)(padded))
