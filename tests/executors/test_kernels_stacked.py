@@ -139,3 +139,38 @@ def test_without_vmap_the_layer_is_the_ordinary_one() -> None:
     changed = stacked_layers(copy.deepcopy(plain))
     assert isinstance(changed, StackableConv2d)
     assert torch.equal(changed(x), plain(x))
+
+
+@pytest.mark.parametrize(
+    ("rows", "clients", "outputs", "inputs", "pieces"),
+    [
+        (256, 1, 10, 9, 4),  # one block of weights: as many pieces of 64 rows as there are
+        (256, 64, 65, 64, 2),  # 64 * 2 * 1 blocks, and twice as many are wanted
+        (256, 64, 65, 65, 1),  # 64 * 2 * 2 are enough
+        (256, 64, 64, 64, 4),
+        (63, 1, 10, 9, 1),
+        (190, 1, 10, 9, 2),  # two pieces of 95 rows
+        (193, 1, 10, 9, 1),  # a prime
+    ],
+)
+def test_a_clients_rows_are_divided_where_that_gives_a_gpu_enough_to_do(
+    rows: int, clients: int, outputs: int, inputs: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("TILES", 256), ("TILE", 64), ("LEAST", 64)):
+        monkeypatch.setattr(products, name, value)
+    assert products._pieces(rows, clients, outputs, inputs) == pieces
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_gradient_of_weights_is_the_same_in_pieces_and_whole(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    grad, x = torch.randn(2, 16, 3, dtype=dtype), torch.randn(2, 16, 5, dtype=dtype)
+    expected = torch.einsum("kmo,kmi->koi", grad.double(), x.double())
+    for wide, pieces in ((1, 1), (99, 1), (99, 2), (99, 8)):
+        monkeypatch.setattr(products, "WIDE", wide)
+        monkeypatch.setattr(products, "_pieces", lambda *given, pieces=pieces: pieces)
+        found = products._outer(grad, x, torch.float64)
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
