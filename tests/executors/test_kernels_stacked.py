@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from accord.executors.kernels import products
+from accord.executors.kernels import products, stacked
 from accord.executors.kernels.stacked import StackableConv2d, stacked_layers
 
 K = 3
@@ -174,3 +174,50 @@ def test_the_gradient_of_weights_is_the_same_in_pieces_and_whole(
         found = products._outer(grad, x, torch.float64)
         assert found.dtype == torch.float64
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layer", "here"),
+    [
+        (nn.MaxPool2d(2), True),
+        (nn.MaxPool2d((2, 3)), True),
+        (nn.MaxPool2d(3, 2), False),
+        (nn.MaxPool2d(2, padding=1), False),
+        (nn.MaxPool2d(2, dilation=2), False),
+        (nn.MaxPool2d(2, ceil_mode=True), False),
+    ],
+)
+def test_windows_that_do_not_overlap_are_pooled_here(
+    layer: nn.Module, here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    pool = products.pool
+
+    def noting(x: Tensor, size: tuple[int, int]) -> Tensor:
+        seen.append(size)
+        return pool(x, size)
+
+    monkeypatch.setattr(stacked, "pool", noting)
+    x = torch.rand(K, 2, 2, 7, 7)
+    found = torch.vmap(stacked_layers(copy.deepcopy(layer)))(x)
+    assert torch.equal(found, torch.stack([layer(one) for one in x]))
+    assert bool(seen) is here
+    images = stacked_layers(copy.deepcopy(layer))(x[0])
+    assert torch.equal(images, layer(x[0]))
+    assert len(seen) == here, "only for a stack"
+
+
+def test_products_are_as_exact_as_the_weights() -> None:
+    torch.manual_seed(0)
+    network = stacked_layers(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 3)))
+    params = {name: torch.randn(K, *p.shape, dtype=torch.float64) for name, p in network.named_parameters()}
+    x = torch.randn(K, 2, 1, 6, 6)
+    both = torch.vmap(lambda p, x: functional_call(network, p, (x,)))
+    assert both(params, x).dtype == torch.float64
+    assert torch.equal(both(params, x), both(params, x.double()))
+    dense = stacked_layers(nn.Linear(4, 3))
+    weights = {name: torch.randn(K, *p.shape, dtype=torch.float64) for name, p in dense.named_parameters()}
+    rows = torch.randn(K, 2, 4)
+    found = torch.vmap(lambda p, x: functional_call(dense, p, (x,)))(weights, rows)
+    expected = torch.einsum("kni,koi->kno", rows.double(), weights["weight"]) + weights["bias"][:, None]
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
