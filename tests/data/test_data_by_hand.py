@@ -13,9 +13,11 @@ import torch
 
 import accord
 from accord.data import columns
+from accord.data.checks import labels_of
 from accord.data.description import Description
 from accord.data.division import arrangement, check_enough, count_named, limited
 from accord.data.federated import Dataset, Groups, Pool
+from accord.data.files import download, folders
 from accord.data.files.collection import Collection, Places, find
 from accord.data.files.contents import Blob
 from accord.data.files.download import Remote
@@ -225,3 +227,66 @@ def test_of_several_draws_the_one_that_lacks_least_is_mended(monkeypatch: pytest
     groups = PARTITIONS["dirichlet"](data, 4, np.random.default_rng(0), min_size=3)
     assert isinstance(groups, Groups)
     assert seen == [[1, 4, 4, 3]]
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [((3, 1), (2,)), ((3, 1), (3, 1)), ((2, 1), (3, 1)), ((3, 1), ())],
+    ids=["few", "columns", "both", "one"],
+)
+def test_a_class_for_every_sample(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match="the test part needs one label per sample; got inputs of shape"):
+        labels_of(Pool(torch.zeros(x), torch.zeros(y, dtype=torch.int64)), 2, "test")
+    assert labels_of(Pool(torch.zeros(3, 1), torch.tensor([0, 1, 1])), 2).tolist() == [0, 1, 1]
+
+
+def test_several_inputs_are_packed_with_and_without_test_samples() -> None:
+    x = {"age": np.arange(10.0, dtype=np.float32), "word": np.arange(10)}
+    data = accord.from_arrays(x, np.arange(10) % 2, test_fraction=0.2)
+    assert data.fields is not None
+    assert data.fields.names == ("age", "word")
+    assert sorted([*data.train.x[:, 0].tolist(), *data.test.x[:, 0].tolist()]) == list(range(10))
+    assert torch.equal(data.train.x[:, 0], data.train.x[:, 1])
+    given = accord.from_arrays(x, np.arange(10) % 2, test=({name: v[:3] for name, v in x.items()}, [0, 1, 0]))
+    assert given.fields == data.fields
+    assert given.test.x[:, 0].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_pair_that_is_none_is_named_by_its_part() -> None:
+    good = [(torch.zeros(2), 0), (torch.ones(2), 1)]
+    for train, test, part in (([3], None, "train"), (good, [3], "test")):
+        with pytest.raises(DataError, match=f"^{part}: sample 0 is a int, expected a pair"):
+            accord.from_torch(train, test)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_class_of_every_site_keeps_some_images_for_testing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three sites and two classes with two images each: one of each is set aside."""
+    monkeypatch.setattr(folders, "read_images", lambda paths, size: np.zeros((len(paths), 1, 2, 2), np.uint8))
+    sites, classes = np.repeat(["n", "o", "s"], 4).tolist(), (["cat", "cat", "dog", "dog"] * 3)
+    listing = folders.Listing(tuple(Path(str(n)) for n in range(12)), tuple(classes), tuple(sites))
+    data = folders.image_dataset("x", {"all": listing}, None, 0.5, seed, False)
+    assert data.test_domains is not None
+    assert sorted(zip(data.test_domains.tolist(), data.test.y.tolist(), strict=True)) == [
+        (site, label) for site in range(3) for label in range(2)
+    ]
+
+
+def test_folders_that_are_half_sites_and_half_classes_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a" / "inside").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(DataError, match=r"/b has no folders inside but .*/a has; all must be classes"):
+        folders.list_parts(tmp_path)
+
+
+def test_a_download_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, chunks = tmp_path / "x.part", [b"abc", b"defg", b""]
+    found: list[int] = []
+    monkeypatch.setattr(download.os, "fsync", lambda handle: found.append(part.stat().st_size))
+    headers = {"Content-Length": "7"}
+    response: Any = SimpleNamespace(status=200, headers=headers, read=lambda size: chunks.pop(0))
+    told: list[tuple[str, int, int]] = []
+    download._store(response, part, 0, "x", lambda *how: told.append(how))
+    assert found == [7]
+    assert part.read_bytes() == b"abcdefg"
+    assert told == [("x", 3, 7), ("x", 7, 7)]
