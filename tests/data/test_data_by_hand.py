@@ -22,9 +22,12 @@ from accord.data.files.collection import Collection, Places, find
 from accord.data.files.contents import Blob
 from accord.data.files.download import Remote
 from accord.data.files.idx import parse_idx
-from accord.data.own.sites import site_ids
+from accord.data.own.sites import in_order, numbered, site_ids
 from accord.data.own.table_columns import kind_of
 from accord.data.partitions import PARTITIONS
+from accord.data.splits import stratified
+from accord.data.streams import per_image, stream
+from accord.data.transforms import cropping
 from accord.errors import ConfigError, DataError
 
 
@@ -290,3 +293,73 @@ def test_a_download_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monke
     assert found == [7]
     assert part.read_bytes() == b"abcdefg"
     assert told == [("x", 3, 7), ("x", 7, 7)]
+
+
+def test_of_draws_that_are_too_short_the_first_that_came_nearest_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve samples, three clients, three each: 4 are missing, then 1, then 1 elsewhere, then 4 again, ten times."""
+    drawn = [[10, 1, 1], [2, 7, 3], [3, 2, 7], *([[10, 1, 1]] * 7)]
+    asked: list[int] = []
+
+    def counts(*given: Any) -> Any:
+        asked.append(len(asked))
+        return np.array(drawn[asked[-1]])[:, None]
+
+    monkeypatch.setattr("accord.data.partitions.dirichlet.dirichlet_counts", counts)
+    pool = Pool(torch.zeros(12, 1), torch.zeros(12, dtype=torch.int64))
+    dataset = Dataset("toy", pool, pool, ("a",))
+    dealt = PARTITIONS["dirichlet"](dataset, 3, np.random.default_rng(0), min_size=3)
+    assert dealt.sizes.tolist() == [3, 6, 3]
+    assert len(asked) == 10
+    asked.clear()
+    assert PARTITIONS["dirichlet"](dataset, 3, np.random.default_rng(0), min_size=2).sizes.tolist() == [2, 7, 3]
+    assert len(asked) == 2, "the first that has enough ends it"
+
+
+def test_names_are_ordered_by_their_numbers_or_by_their_letters() -> None:
+    assert in_order({"10", "9", "1", "01"}) == ["01", "1", "9", "10"]
+    assert in_order({"10", "9", "b"}) == ["10", "9", "b"]
+    assert in_order(set()) == []
+    with pytest.raises(DataError, match="differ by spaces only: ' a', 'b '; write each in one way"):
+        numbered(["b ", "a", " a", "b"])
+
+
+@pytest.mark.parametrize("fraction", [-0.5, 0.0, 1.0, 1.5])
+def test_a_share_for_testing_is_more_than_nothing_and_less_than_all(fraction: float) -> None:
+    with pytest.raises(DataError, match="the test fraction must lie between 0 and 1"):
+        stratified(np.arange(9) % 3, fraction, np.random.default_rng(0))
+    kept, aside = stratified(np.arange(9) % 3, 0.99, np.random.default_rng(0))
+    assert (len(kept), len(aside)) == (3, 6), "never all of a class"
+
+
+def test_numbers_of_images_by_hand() -> None:
+    """SplitMix64 from the first number of the client's own stream, in Python's whole numbers."""
+    start, mask = int(stream(5, "crop", 2).bit_generator.random_raw()), 2**64 - 1
+
+    def mixed(position: int) -> float:
+        z = (position + start) * 0x9E3779B97F4A7C15 & mask
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        return ((z ^ (z >> 31)) >> 11) / 2**53
+
+    positions = [0, 1, 7, 100_000]
+    assert per_image(5, "crop", 2, np.array(positions)).tolist() == [mixed(position) for position in positions]
+
+
+def test_every_crop_of_an_image_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A padding of 1 has nine places, each mirrored or not; what lies outside is black."""
+    x = torch.arange(1.0, 13.0).reshape(1, 2, 2, 3)
+    black = (-1.0, -2.0)
+    padded = torch.tensor(black).view(1, 2, 1, 1).expand(1, 2, 4, 5).clone()
+    padded[:, :, 1:3, 1:4] = x
+    for chosen in range(18):
+        monkeypatch.setattr(cropping, "per_image", lambda *given, chosen=chosen: np.array([(chosen + 0.5) / 18]))
+        found = cropping.CropFlip(1, black, 0)(0, np.array([0]), x)
+        down, across, mirrored = chosen // 6, chosen // 2 % 3, chosen % 2 == 1
+        expected = padded[:, :, down : down + 2, across : across + 3]
+        assert torch.equal(found, expected.flip(-1) if mirrored else expected)
+
+
+def test_pictures_of_one_part_are_not_a_data_set(tmp_path: Path) -> None:
+    (tmp_path / "cub50" / "test" / "a").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"cub50: its pictures are not on this machine"):
+        accord.load_dataset("cub50", tmp_path)

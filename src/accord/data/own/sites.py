@@ -54,7 +54,7 @@ def site_ids(clients: Any, count: int, what: str = "clients") -> list[str]:
 def numbered(train: Sequence[str], test: Sequence[str] | None = None) -> Sites:
     """Clients in the order of their ids, numbers by their size; test clients must have train samples."""
     names = tuple(in_order(set(train)))
-    alike = sorted(name for name in names if name != name.strip() and name.strip() in names)
+    alike = [name for name in names if name != name.strip() and name.strip() in names]
     if alike:
         raise DataError(f"clients whose names differ by spaces only: {listed(alike)}; write each in one way")
     place = {name: number for number, name in enumerate(names)}
@@ -74,7 +74,7 @@ def numbered(train: Sequence[str], test: Sequence[str] | None = None) -> Sites:
 def in_order(names: set[str]) -> list[str]:
     """Sorted; by value if all are whole numbers, so that 10 comes after 9."""
     whole = all(name.isascii() and name.isdigit() for name in names)
-    return sorted(names, key=lambda name: (int(name) if whole else 0, name))
+    return sorted(names, key=(lambda name: (int(name), name)) if whole else None)
 
 
 def _name(value: Any, what: str) -> str:
