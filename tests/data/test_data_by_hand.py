@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +14,12 @@ import pytest
 import torch
 
 import accord
-from accord.data import columns
+from accord.data import columns, inputs
 from accord.data.checks import labels_of
 from accord.data.description import Description
 from accord.data.division import arrangement, check_enough, count_named, limited
 from accord.data.federated import Dataset, Groups, Pool
-from accord.data.files import download, folders
+from accord.data.files import contents, download, folders, identities
 from accord.data.files.collection import Collection, Places, find
 from accord.data.files.contents import Blob
 from accord.data.files.download import Remote
@@ -363,3 +365,53 @@ def test_pictures_of_one_part_are_not_a_data_set(tmp_path: Path) -> None:
     (tmp_path / "cub50" / "test" / "a").mkdir(parents=True)
     with pytest.raises(DataError, match=r"cub50: its pictures are not on this machine"):
         accord.load_dataset("cub50", tmp_path)
+
+
+def test_what_is_left_of_an_archive_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MAX_BYTES", 10)
+    contents._drain("it", io.BytesIO(b"x" * 10))
+    contents._drain("it", None)
+    contents._limit("it", 10)
+    for refused in (lambda: contents._drain("it", io.BytesIO(b"x" * 11)), lambda: contents._limit("it", 11)):
+        with pytest.raises(DataError, match="it is larger than 0 MiB unpacked"):
+            refused()
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_a_search_has_its_identities_cameras_and_pixels(normalise: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(paths: Any, size: Any) -> Any:
+        return np.stack([np.full((3, *size), int(path.name), np.uint8) for path in paths])
+
+    monkeypatch.setattr(identities, "read_images", read)
+
+    def seen(*sightings: tuple[int, str, int]) -> list[identities.Sighting]:
+        return [identities.Sighting(Path(str(name)), who, camera) for name, who, camera in sightings]
+
+    parts = identities.Sightings(
+        seen((1, "z", 1), (2, "b", 2)), seen((3, "a", 4)), seen((4, "z", 5), (5, "c", 6), (6, "b", 7))
+    )
+    data = identities.search_dataset("people", parts, (2, 1), normalise)
+    assert data.classes == ("b", "z", "a", "c"), "those that are trained first"
+    assert (data.train.y.tolist(), data.test.y.tolist()) == ([1, 0], [2, 1, 3, 0])
+    assert (data.train.x[:, 0, 0, 0].tolist(), data.test.x[:, 0, 0, 0].tolist()) == ([1, 2], [3, 4, 5, 6])
+    assert tuple(data.train.x.shape[1:]) == (3, 2, 1)
+    half = (0.5,) * 3 if normalise else ()
+    assert (data.train.mean, data.train.std, data.test.mean, data.test.std) == (half, half, half, half)
+    assert data.search is not None
+    assert (data.search.queries, data.search.cameras.tolist()) == (1, [4, 5, 6, 7])
+    assert data.note == "resized to 2 x 1"
+    for part in ("train", "query", "gallery"):
+        with pytest.raises(DataError, match=f"people: its part {part} holds no pictures"):
+            identities.search_dataset("people", replace(parts, **{part: []}), (2, 1), normalise)
+
+
+def test_how_large_a_sample_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "LARGEST", 12)
+    for shape in ((12,), (3, 4), (1,) * 16):
+        assert inputs.Inputs("array", shape).shape == shape
+        assert inputs.Inputs.from_json(inputs.Inputs("array", shape).to_json()).shape == shape
+    for shape in ((13,), (0,), (), (3, 5)):
+        with pytest.raises(DataError, match="the shape of a sample must be whole numbers of at least 1"):
+            inputs.Inputs("array", shape)
+    with pytest.raises(DataError, match="shape of the inputs must be a list of at most 16 entries"):
+        inputs.Inputs.from_json(inputs.Inputs("array", (1,) * 17).to_json())

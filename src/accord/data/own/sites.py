@@ -25,8 +25,6 @@ class Sites(NamedTuple):
 
 def site_ids(clients: Any, count: int, what: str = "clients") -> list[str]:
     """The name of each sample's client; ids are whole numbers or strings, not both."""
-    if isinstance(clients, list | tuple) and len({isinstance(c, str) for c in clients if c is not None}) > 1:
-        raise DataError(f"{what} mixes strings and numbers; use one kind")  # 1 and "1" would become one client
     if not isinstance(clients, Tensor) and np.ma.is_masked(clients):
         raise DataError(f"{what} has masked entries; fill or drop them first")
     values = vector(clients, what) if np.ndim(clients) == 1 else np.zeros((0, 0))
@@ -41,7 +39,7 @@ def site_ids(clients: Any, count: int, what: str = "clients") -> list[str]:
         )
     names = [_name(value, what) for value in values.tolist()]
     if len({isinstance(value, str) for value in values.tolist()}) > 1:
-        raise DataError(f"{what} mixes strings and numbers; use one kind")
+        raise DataError(f"{what} mixes strings and numbers; use one kind")  # 1 and "1" would become one client
     below = [place for place, name in enumerate(names) if name.startswith("-") and name[1:].isdigit()]
     if below and not isinstance(values[below[0]], str):
         raise DataError(
