@@ -415,3 +415,20 @@ def test_how_large_a_sample_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
             inputs.Inputs("array", shape)
     with pytest.raises(DataError, match="shape of the inputs must be a list of at most 16 entries"):
         inputs.Inputs.from_json(inputs.Inputs("array", (1,) * 17).to_json())
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([True, False, None], "bool"),
+        ([True, 2.5, None], "number"),
+        ([2, np.bool_(True)], "number"),
+        ([True, "x"], "text"),
+        ([None, None], "number"),
+        ([1, pd.Timestamp("2020-01-01")], "date"),
+        ([None, pd.Timedelta(days=1)], "date"),
+    ],
+    ids=range(7),
+)
+def test_what_a_column_of_several_types_is(values: list[Any], kind: str) -> None:
+    assert kind_of(np.array(values, dtype=object)) == kind
