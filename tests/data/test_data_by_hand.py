@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,17 +14,22 @@ import pytest
 import torch
 
 import accord
-from accord.data import columns
+from accord.data import columns, inputs
+from accord.data.checks import labels_of
 from accord.data.description import Description
 from accord.data.division import arrangement, check_enough, count_named, limited
 from accord.data.federated import Dataset, Groups, Pool
+from accord.data.files import contents, download, folders, identities
 from accord.data.files.collection import Collection, Places, find
 from accord.data.files.contents import Blob
 from accord.data.files.download import Remote
 from accord.data.files.idx import parse_idx
-from accord.data.own.sites import site_ids
+from accord.data.own.sites import in_order, numbered, site_ids
 from accord.data.own.table_columns import kind_of
 from accord.data.partitions import PARTITIONS
+from accord.data.splits import stratified
+from accord.data.streams import per_image, stream
+from accord.data.transforms import cropping
 from accord.errors import ConfigError, DataError
 
 
@@ -225,3 +232,203 @@ def test_of_several_draws_the_one_that_lacks_least_is_mended(monkeypatch: pytest
     groups = PARTITIONS["dirichlet"](data, 4, np.random.default_rng(0), min_size=3)
     assert isinstance(groups, Groups)
     assert seen == [[1, 4, 4, 3]]
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [((3, 1), (2,)), ((3, 1), (3, 1)), ((2, 1), (3, 1)), ((3, 1), ())],
+    ids=["few", "columns", "both", "one"],
+)
+def test_a_class_for_every_sample(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match="the test part needs one label per sample; got inputs of shape"):
+        labels_of(Pool(torch.zeros(x), torch.zeros(y, dtype=torch.int64)), 2, "test")
+    assert labels_of(Pool(torch.zeros(3, 1), torch.tensor([0, 1, 1])), 2).tolist() == [0, 1, 1]
+
+
+def test_several_inputs_are_packed_with_and_without_test_samples() -> None:
+    x = {"age": np.arange(10.0, dtype=np.float32), "word": np.arange(10)}
+    data = accord.from_arrays(x, np.arange(10) % 2, test_fraction=0.2)
+    assert data.fields is not None
+    assert data.fields.names == ("age", "word")
+    assert sorted([*data.train.x[:, 0].tolist(), *data.test.x[:, 0].tolist()]) == list(range(10))
+    assert torch.equal(data.train.x[:, 0], data.train.x[:, 1])
+    given = accord.from_arrays(x, np.arange(10) % 2, test=({name: v[:3] for name, v in x.items()}, [0, 1, 0]))
+    assert given.fields == data.fields
+    assert given.test.x[:, 0].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_pair_that_is_none_is_named_by_its_part() -> None:
+    good = [(torch.zeros(2), 0), (torch.ones(2), 1)]
+    for train, test, part in (([3], None, "train"), (good, [3], "test")):
+        with pytest.raises(DataError, match=f"^{part}: sample 0 is a int, expected a pair"):
+            accord.from_torch(train, test)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_class_of_every_site_keeps_some_images_for_testing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three sites and two classes with two images each: one of each is set aside."""
+    monkeypatch.setattr(folders, "read_images", lambda paths, size: np.zeros((len(paths), 1, 2, 2), np.uint8))
+    sites, classes = np.repeat(["n", "o", "s"], 4).tolist(), (["cat", "cat", "dog", "dog"] * 3)
+    listing = folders.Listing(tuple(Path(str(n)) for n in range(12)), tuple(classes), tuple(sites))
+    data = folders.image_dataset("x", {"all": listing}, None, 0.5, seed, False)
+    assert data.test_domains is not None
+    assert sorted(zip(data.test_domains.tolist(), data.test.y.tolist(), strict=True)) == [
+        (site, label) for site in range(3) for label in range(2)
+    ]
+
+
+def test_folders_that_are_half_sites_and_half_classes_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a" / "inside").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(DataError, match=r"/b has no folders inside but .*/a has; all must be classes"):
+        folders.list_parts(tmp_path)
+
+
+def test_a_download_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, chunks = tmp_path / "x.part", [b"abc", b"defg", b""]
+    found: list[int] = []
+    monkeypatch.setattr(download.os, "fsync", lambda handle: found.append(part.stat().st_size))
+    headers = {"Content-Length": "7"}
+    response: Any = SimpleNamespace(status=200, headers=headers, read=lambda size: chunks.pop(0))
+    told: list[tuple[str, int, int]] = []
+    download._store(response, part, 0, "x", lambda *how: told.append(how))
+    assert found == [7]
+    assert part.read_bytes() == b"abcdefg"
+    assert told == [("x", 3, 7), ("x", 7, 7)]
+
+
+def test_of_draws_that_are_too_short_the_first_that_came_nearest_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve samples, three clients, three each: 4 are missing, then 1, then 1 elsewhere, then 4 again, ten times."""
+    drawn = [[10, 1, 1], [2, 7, 3], [3, 2, 7], *([[10, 1, 1]] * 7)]
+    asked: list[int] = []
+
+    def counts(*given: Any) -> Any:
+        asked.append(len(asked))
+        return np.array(drawn[asked[-1]])[:, None]
+
+    monkeypatch.setattr("accord.data.partitions.dirichlet.dirichlet_counts", counts)
+    pool = Pool(torch.zeros(12, 1), torch.zeros(12, dtype=torch.int64))
+    dataset = Dataset("toy", pool, pool, ("a",))
+    dealt = PARTITIONS["dirichlet"](dataset, 3, np.random.default_rng(0), min_size=3)
+    assert dealt.sizes.tolist() == [3, 6, 3]
+    assert len(asked) == 10
+    asked.clear()
+    assert PARTITIONS["dirichlet"](dataset, 3, np.random.default_rng(0), min_size=2).sizes.tolist() == [2, 7, 3]
+    assert len(asked) == 2, "the first that has enough ends it"
+
+
+def test_names_are_ordered_by_their_numbers_or_by_their_letters() -> None:
+    assert in_order({"10", "9", "1", "01"}) == ["01", "1", "9", "10"]
+    assert in_order({"10", "9", "b"}) == ["10", "9", "b"]
+    assert in_order(set()) == []
+    with pytest.raises(DataError, match="differ by spaces only: ' a', 'b '; write each in one way"):
+        numbered(["b ", "a", " a", "b"])
+
+
+@pytest.mark.parametrize("fraction", [-0.5, 0.0, 1.0, 1.5])
+def test_a_share_for_testing_is_more_than_nothing_and_less_than_all(fraction: float) -> None:
+    with pytest.raises(DataError, match="the test fraction must lie between 0 and 1"):
+        stratified(np.arange(9) % 3, fraction, np.random.default_rng(0))
+    kept, aside = stratified(np.arange(9) % 3, 0.99, np.random.default_rng(0))
+    assert (len(kept), len(aside)) == (3, 6), "never all of a class"
+
+
+def test_numbers_of_images_by_hand() -> None:
+    """SplitMix64 from the first number of the client's own stream, in Python's whole numbers."""
+    start, mask = int(stream(5, "crop", 2).bit_generator.random_raw()), 2**64 - 1
+
+    def mixed(position: int) -> float:
+        z = (position + start) * 0x9E3779B97F4A7C15 & mask
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        return ((z ^ (z >> 31)) >> 11) / 2**53
+
+    positions = [0, 1, 7, 100_000]
+    assert per_image(5, "crop", 2, np.array(positions)).tolist() == [mixed(position) for position in positions]
+
+
+def test_every_crop_of_an_image_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A padding of 1 has nine places, each mirrored or not; what lies outside is black."""
+    x = torch.arange(1.0, 13.0).reshape(1, 2, 2, 3)
+    black = (-1.0, -2.0)
+    padded = torch.tensor(black).view(1, 2, 1, 1).expand(1, 2, 4, 5).clone()
+    padded[:, :, 1:3, 1:4] = x
+    for chosen in range(18):
+        monkeypatch.setattr(cropping, "per_image", lambda *given, chosen=chosen: np.array([(chosen + 0.5) / 18]))
+        found = cropping.CropFlip(1, black, 0)(0, np.array([0]), x)
+        down, across, mirrored = chosen // 6, chosen // 2 % 3, chosen % 2 == 1
+        expected = padded[:, :, down : down + 2, across : across + 3]
+        assert torch.equal(found, expected.flip(-1) if mirrored else expected)
+
+
+def test_pictures_of_one_part_are_not_a_data_set(tmp_path: Path) -> None:
+    (tmp_path / "cub50" / "test" / "a").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"cub50: its pictures are not on this machine"):
+        accord.load_dataset("cub50", tmp_path)
+
+
+def test_what_is_left_of_an_archive_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MAX_BYTES", 10)
+    contents._drain("it", io.BytesIO(b"x" * 10))
+    contents._drain("it", None)
+    contents._limit("it", 10)
+    for refused in (lambda: contents._drain("it", io.BytesIO(b"x" * 11)), lambda: contents._limit("it", 11)):
+        with pytest.raises(DataError, match="it is larger than 0 MiB unpacked"):
+            refused()
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_a_search_has_its_identities_cameras_and_pixels(normalise: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(paths: Any, size: Any) -> Any:
+        return np.stack([np.full((3, *size), int(path.name), np.uint8) for path in paths])
+
+    monkeypatch.setattr(identities, "read_images", read)
+
+    def seen(*sightings: tuple[int, str, int]) -> list[identities.Sighting]:
+        return [identities.Sighting(Path(str(name)), who, camera) for name, who, camera in sightings]
+
+    parts = identities.Sightings(
+        seen((1, "z", 1), (2, "b", 2)), seen((3, "a", 4)), seen((4, "z", 5), (5, "c", 6), (6, "b", 7))
+    )
+    data = identities.search_dataset("people", parts, (2, 1), normalise)
+    assert data.classes == ("b", "z", "a", "c"), "those that are trained first"
+    assert (data.train.y.tolist(), data.test.y.tolist()) == ([1, 0], [2, 1, 3, 0])
+    assert (data.train.x[:, 0, 0, 0].tolist(), data.test.x[:, 0, 0, 0].tolist()) == ([1, 2], [3, 4, 5, 6])
+    assert tuple(data.train.x.shape[1:]) == (3, 2, 1)
+    half = (0.5,) * 3 if normalise else ()
+    assert (data.train.mean, data.train.std, data.test.mean, data.test.std) == (half, half, half, half)
+    assert data.search is not None
+    assert (data.search.queries, data.search.cameras.tolist()) == (1, [4, 5, 6, 7])
+    assert data.note == "resized to 2 x 1"
+    for part in ("train", "query", "gallery"):
+        with pytest.raises(DataError, match=f"people: its part {part} holds no pictures"):
+            identities.search_dataset("people", replace(parts, **{part: []}), (2, 1), normalise)
+
+
+def test_how_large_a_sample_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "LARGEST", 12)
+    for shape in ((12,), (3, 4), (1,) * 16):
+        assert inputs.Inputs("array", shape).shape == shape
+        assert inputs.Inputs.from_json(inputs.Inputs("array", shape).to_json()).shape == shape
+    for shape in ((13,), (0,), (), (3, 5)):
+        with pytest.raises(DataError, match="the shape of a sample must be whole numbers of at least 1"):
+            inputs.Inputs("array", shape)
+    with pytest.raises(DataError, match="shape of the inputs must be a list of at most 16 entries"):
+        inputs.Inputs.from_json(inputs.Inputs("array", (1,) * 17).to_json())
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([True, False, None], "bool"),
+        ([True, 2.5, None], "number"),
+        ([2, np.bool_(True)], "number"),
+        ([True, "x"], "text"),
+        ([None, None], "number"),
+        ([1, pd.Timestamp("2020-01-01")], "date"),
+        ([None, pd.Timedelta(days=1)], "date"),
+    ],
+    ids=range(7),
+)
+def test_what_a_column_of_several_types_is(values: list[Any], kind: str) -> None:
+    assert kind_of(np.array(values, dtype=object)) == kind

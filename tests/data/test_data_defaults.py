@@ -19,6 +19,7 @@ from accord.data.public import cifar, emnist_letters, fashion_mnist, load_datase
 from accord.data.public.registry import DATASETS
 from accord.data.transforms import TRANSFORMS, cropping, permutation, rotation
 from accord.data.transforms.registry import make_transform
+from accord.settings import AtLeast, Range, settings_of
 
 SPLIT = {"test_fraction": 0.2, "seed": 0}
 NAMED_SPLIT = {"test_fraction": 0.2, "split_seed": 0, "normalise": True}
@@ -108,3 +109,10 @@ def test_the_first_labels_of_the_published_files() -> None:
         "mnist": (5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5, 3, 6, 1, 7, 2, 8, 6, 9),
         "fashion_mnist": (9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0, 9, 5, 5, 7, 9, 1, 0, 6, 4),
     }
+
+
+def test_bounds_of_what_data_sets_by_name_share() -> None:
+    for name, key in (("market1501", "height"), ("market1501", "width"), ("cub200", "image_size")):
+        assert settings_of(DATASETS[name])[key].bounds == AtLeast(1)
+    pictures = settings_of(DATASETS["pacs"])
+    assert (pictures["test_fraction"].bounds, pictures["split_seed"].bounds) == (Range(above=0, below=1), Range(low=0))

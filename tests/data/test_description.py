@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -47,6 +49,28 @@ class TestStatistics:
         empty = describe(data, "validation")
         assert empty.sizes.tolist() == [0, 0, 0]
         assert np.isnan(empty.mean_distance)
+
+    def test_one_sample_is_enough_to_be_described(self):
+        described = Description("toy", "train", np.array([[1, 0], [0, 0], [1, 3], [0, 1]]), ("a", "b", "c", "d"))
+        np.testing.assert_array_equal(described.shares, [[1, 0], [np.nan] * 2, [0.25, 0.75], [0, 1]])
+        # together (1/3, 2/3)
+        np.testing.assert_allclose(described.distance, [4 / 3, np.nan, 1 / 6, 2 / 3])
+        assert described.mean_distance == pytest.approx((4 / 3 + 1 / 6 + 2 / 3) / 3)
+        assert described.summary()["smallest"] == 0
+        assert described.summary()["median"] == 1.0
+        assert (described.name_of(2), Description("x", "train", np.zeros((2, 2), np.int64)).name_of(1)) == ("c", "1")
+        nobody = Description("toy", "train", np.zeros((0, 2), np.int64)).summary()
+        assert (nobody["clients"], nobody["smallest"], nobody["median"], nobody["largest"]) == (0, 0, 0.0, 0)
+
+    def test_a_split_is_counted_in_its_own_pool(self, data):
+        held = FederatedData(
+            *("toy", data.train_pool, data.test_pool, 3, data.train, Groups.of([[7], [0], []])),
+            *(Groups.of([[4], [1], []]), "train"),
+        )
+        assert describe(held, "test").counts.tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 0]]
+        assert describe(held, "validation").counts.tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 0]]
+        amounts = describe(replace(data, problem="regression", num_classes=1))
+        assert amounts.counts.tolist() == [[4], [4], [0]]
 
     def test_effective_classes_of_an_uneven_client(self):
         # entropy of (1/2, 1/4, 1/4) is 1.5 ln 2

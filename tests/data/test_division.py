@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from accord.data import division
 from accord.data.division import federate
 from accord.data.federated import Dataset, Pool
+from accord.data.streams import stream
 from accord.data.transforms.rotation import rotated
 from accord.errors import ConfigError, DataError
 
@@ -170,3 +174,37 @@ class TestRefusals:
             )
         with pytest.raises(DataError, match="lists no classes"):
             federate(Dataset("toy", wrong.train, wrong.test, ()), clients=4)
+
+
+@pytest.mark.parametrize("test", ["holdout", "matching"])
+def test_everything_random_has_the_stream_of_its_purpose(test: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking for one more thing leaves the others as they were, in this version and in those to come."""
+    heard: dict[str, Any] = {}
+
+    def listening(place: Any, name: str, purpose: str) -> None:
+        whole = getattr(place, name)
+
+        def heard_by(*given: Any, **named: Any) -> Any:
+            (rng,) = [one for one in given if isinstance(one, np.random.Generator)]
+            if name != "holdout" or given[1]:
+                heard[purpose if name != "holdout" else f"held {given[1]}"] = rng.bit_generator.state
+            return whole(*given, **named)
+
+        monkeypatch.setattr(place, name, heard_by)
+
+    for name, purpose in (("unseen_clients", "unseen"), ("holdout", ""), ("matching", "test")):
+        listening(division.splits, name, purpose)
+    listening(division, "limited", "limit")
+    rule = division.PARTITIONS["iid"]
+
+    def dealt(dataset: Any, clients: int, rng: np.random.Generator) -> Any:
+        heard["partition"] = rng.bit_generator.state
+        return rule(dataset, clients, rng)
+
+    monkeypatch.setattr(division, "PARTITIONS", {"iid": dealt})
+    pool = Pool(torch.zeros(80, 1), torch.arange(80) % 4)
+    how: dict[str, Any] = {"validation": 0.25, "holdout": 0.5, "unseen": 1, "limit": 60, "seed": 9}
+    division.federate(Dataset("toy", pool, pool, tuple("abcd")), clients=3, partition="iid", test=test, **how)
+    purposes = {"unseen": "unseen", "limit": "limit", "partition": "partition", "held 0.25": "validation"}
+    purposes["held 0.5" if test == "holdout" else "test"] = "test"
+    assert heard == {place: stream(9, purpose).bit_generator.state for place, purpose in purposes.items()}

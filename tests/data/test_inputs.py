@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import accord
-from accord.data.columns import Column
+from accord.data.columns import Column, matrix
 from accord.data.inputs import Inputs
 from accord.errors import DataError
 
@@ -203,3 +203,14 @@ def test_they_need_no_code_that_trains() -> None:
     rooms = {name.split(".")[1] for name in loaded if name.startswith("accord.")}
     assert not rooms & {"engine", "algorithms", "parts", "executors", "measures", "study", "client"}
     assert "pandas" not in loaded
+
+
+def test_a_mapping_is_one_row_where_all_of_it_is_single_values() -> None:
+    age, ward = Column("age", "number"), Column("ward", "category", ("east", "west"))
+    assert matrix((age, ward), {"age": 3, "ward": "west"}).tolist() == [[3.0, 0.0, 1.0]]
+    rows = {"age": [3, 4], "ward": ["west", "east"]}
+    assert matrix((age, ward), rows).tolist() == [[3.0, 0.0, 1.0], [4.0, 1.0, 0.0]]
+    with pytest.raises(DataError, match="column 'age' must have one value per row"):
+        matrix((age, ward), {"age": 3, "ward": ["west", "east"]})
+    with pytest.raises(DataError, match="column 'ward' must have one value per row"):
+        matrix((age, ward), {"age": [3, 4], "ward": "west"})

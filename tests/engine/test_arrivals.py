@@ -108,6 +108,25 @@ def test_work_of_an_earlier_round_keeps_its_round_rate_and_message(tmp_path: Pat
     assert sorted(house.executor.asked[1:]) == [(4, 0.5, [3]), (5, 0.25, [0, 1])]
 
 
+def test_those_who_come_together_are_run_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """Two places: 0 ends at 1 s, 1 at 3 s, 3 at 4 s, and 2, who began at 3 s, at 6 s."""
+    house = House(tmp_path)
+    stream = house.exchange()
+    stream.begin("train", [3, 0, 1, 2], MESSAGE, slots=2)
+    assert stream.arrivals(4).ids == (0, 1, 2, 3)
+    assert house.clock.now == 6.0
+    assert house.executor.asked == [(0, 0.1, [0, 1, 2, 3])]
+
+
+def test_who_waits_twice_is_at_work_once(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    stream = house.exchange()
+    stream.begin("train", [0, 0, 1], MESSAGE)
+    assert house.clock.at_work() == {0, 1}
+    assert stream.bytes_down == 2 * 40
+    assert stream.arrivals(3).ids == (0, 1)
+
+
 def test_messages_of_one_round_are_told_apart(tmp_path: Path) -> None:
     house = House(tmp_path)
     stream = house.exchange()

@@ -87,3 +87,19 @@ def test_a_simulations_rehearsal_is_one_and_its_rounds_are_not() -> None:
     house.exchange(3)
     house.start()
     assert asked == [(9, {"rehearsal": True}), (3, {"clock": "clock"}), (0, {"clock": "clock"})]
+
+
+def test_a_simulation_tells_what_its_clients_keep_and_ends_with_its_executor() -> None:
+    closed: list[bool] = []
+    kept = {2: {"own": {"w": torch.ones(1)}}}
+    federation: Any = SimpleNamespace(device=torch.device("cpu"), world=lambda round, clock: (round, clock))
+    clock, executor = SimpleNamespace(trees=lambda: {"time": {}}), SimpleNamespace(close=lambda: closed.append(True))
+    house = _Simulated(federation, executor, SimpleNamespace(get=kept.get), clock)  # type: ignore[arg-type]
+    assert house.memory_of(2) == kept[2]
+    assert house.memory_of(1) == {}
+    assert house.under_way() == {"time": {}}
+    assert house.world(4) == (4, clock)  # type: ignore[comparison-overlap]
+    house.settled(1)
+    assert closed == []
+    house.close()
+    assert closed == [True]

@@ -15,7 +15,7 @@ from accord.client import Answer
 from accord.config import load_config
 from accord.core.keys import Key
 from accord.core.plan import Plan
-from accord.core.task import LocalTraining
+from accord.core.task import LocalTraining, Part
 from accord.core.types import Facts, Result
 from accord.data.federated import Dataset, Pool
 from accord.engine import personal
@@ -28,7 +28,7 @@ from accord.engine.identity import _difference, _near
 from accord.engine.model_folder import file_names
 from accord.engine.personal import OwnModels
 from accord.engine.planned import Shortage, _alone, _idle, check_steps
-from accord.engine.problem import as_asked, check_asked, check_labels, facts_of, problem_of
+from accord.engine.problem import as_asked, check_asked, check_defined, check_labels, facts_of, problem_of
 from accord.engine.settled import handed_over, settled
 from accord.engine.sites import read_sites, write_sites
 from accord.errors import ConfigError, DataError, RunError
@@ -362,8 +362,8 @@ def test_remarks_of_all_tasks_that_train() -> None:
     remarks = check_steps(method, facts(4, 3), 0.0, lambda: True)
     assert len(remarks) == 1, "said once"
     assert remarks[0].startswith("1 of 2 clients take no step")
-    with pytest.raises(ConfigError, match="nobody would train"):
-        check_steps(method, facts(3, 3), 0.0, lambda: True)
+    with pytest.raises(ConfigError, match=r"no client has as many \(the largest has 3\), so nobody would train"):
+        check_steps(method, facts(2, 3, 1), 0.0, lambda: True)
     method.tasks = {"train": replace(task, plan=replace(plan, epochs=0))}
     assert check_steps(method, facts(3, 3), 0.0, lambda: True) == []
 
@@ -386,3 +386,40 @@ def test_what_a_client_keeps_is_of_its_round_and_exchange() -> None:
     assert kept == [(0, (7, 0)), (0, (7, 1)), (1, (7, 1))]
     LocalExchange(Executor(), store, Key(0), 6, 0.1, keep_memory=False)("train", [0], {})  # type: ignore[arg-type]
     assert len(kept) == 3
+
+
+def test_what_a_method_is_not_defined_for() -> None:
+    """Real numbers mix, token ids and several inputs in one row do not; and a part may be for some problems only."""
+    mixing = type("Mixing", (Part,), {"mixes": True})()
+    plain = type("Plain", (Part,), {})()
+    choosy = type("Choosy", (Part,), {"problems": ("classification", "tokens"), "needs": "classes"})()
+
+    def check(part: Any, **known: Any) -> None:
+        task = LocalTraining(tiny_model(), (part,))
+        method: Any = SimpleNamespace(tasks={"ask": object(), "train": task})
+        check_defined("mine", method, Facts((1,), 2, np.array([1]), **known))
+
+    several: Any = object()
+    check(mixing)
+    check(plain, vocabulary=5)
+    check(plain, fields=several)
+    for known, words in (({"vocabulary": 5}, "token ids"), ({"fields": several}, "several inputs in one row")):
+        with pytest.raises(ConfigError, match=f"its part Mixing computes .* and these are {words}"):
+            check(mixing, **known)
+    check(choosy, problem="classification")
+    check(choosy, problem="tokens")
+    with pytest.raises(ConfigError, match=r"mine is not defined for task regression, .* part Choosy needs classes"):
+        check(choosy, problem="regression")
+
+
+def test_a_plot_is_of_what_was_asked_or_of_what_a_run_is_judged_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accord.engine import run
+
+    drawn: list[Any] = []
+    monkeypatch.setattr(run, "figure_of", lambda *given: drawn.append(given))
+    outcome = run.Outcome(None, [{"round": 1, "accuracy": 0.5}], {"algorithm": "fedavg", "task": "x"}, Path("x"))
+    monkeypatch.setattr(run, "judged_value", lambda runs, summaries: (runs, summaries))
+    outcome.plot("clients/worst")
+    outcome.plot()
+    runs = {"fedavg": [outcome.metrics]}
+    assert drawn == [(runs, "clients/worst"), (runs, (runs, [outcome.summary]))]

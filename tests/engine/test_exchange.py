@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import accord
-from accord.client import Answer
+from accord.client import Answer, Request, Sums
+from accord.core.keys import Key
 from accord.core.types import Result
-from accord.engine.exchange import EmptyRound, Policy, collect
+from accord.engine.exchange import EmptyRound, LocalExchange, Policy, collect
+from accord.engine.federation import Federation
+from accord.engine.store import ClientStore
 from accord.errors import DivergedError, RunError
+from accord.pace import Clock, Pace
 from support.federation import TinyRun, equal_trees
 
 GOOD = Result({"model": {}}, {}, {})
@@ -107,3 +114,115 @@ def test_the_server_keeps_its_state_in_a_skipped_round() -> None:
     assert equal_trees(before, run.state)
     assert torch.is_tensor(run.state["model"]["head.weight"])
     assert sorted(exchange.missing) == [0, 1, 2, 3]
+
+
+class Notes:
+    """An executor that answers every client with 12 bytes, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+
+    def run(self, request: Request) -> list[Answer]:
+        self.asked.append(request)
+        reply = {"model": {"w": torch.zeros(3)}}
+        return [Answer(work.client, Result(reply, {}, {})) for work in request.works]
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def noting(tmp_path: Path, round: int = 0, clock: Clock | None = None, **options: Any) -> tuple[Notes, LocalExchange]:
+    """Five clients with 10 to 14 samples."""
+    notes = Notes()
+    store = ClientStore(tmp_path, np.arange(10, 15), 1 << 20)
+    return notes, LocalExchange(notes, store, Key(3), round, 0.25, clock=clock, **options)
+
+
+def paced(*seconds: float, **pace: Any) -> Clock:
+    """A clock of clients who take so long for their one step."""
+    zeros, everybody = np.zeros(len(seconds)), np.ones(len(seconds), dtype=np.bool_)
+    mbit = pace.pop("mbit", zeros)
+    return Clock(Key(3), Pace(np.array(seconds), mbit, zeros, lambda *_: everybody, lambda *_: 1, **pace))
+
+
+MESSAGE = {"model": {"w": torch.zeros(10)}}  # 40 bytes
+
+
+def test_a_request_holds_what_clients_need_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    sums = Sums({"model": "examples"}, 2)
+    notes, exchange = noting(tmp_path, 7, sums=sums)
+    own = {"note": {"n": torch.zeros(2)}}  # 8 bytes
+    replies = exchange("train", [4, 1, 2], MESSAGE, {2: own, 3: own})
+    exchange("ask", [0], MESSAGE)
+    first, second = notes.asked
+    assert (first.task, first.round, first.lr, first.shared) == ("train", 7, 0.25, MESSAGE)
+    assert [(work.client, work.private) for work in first.works] == [(1, {}), (2, own), (4, {})]
+    assert (first.sums, second.sums) == (sums, None), "only what is trained is averaged elsewhere"
+    assert (replies.ids, replies.examples.tolist()) == ((1, 2, 4), [11, 12, 14])
+    assert (exchange.bytes_down, exchange.bytes_up) == (4 * 40 + 8, 4 * 12)
+    assert exchange.seconds is None, "no time is simulated"
+
+
+def test_clients_that_drop_out_are_not_sent_anything(tmp_path: Path) -> None:
+    notes, exchange = noting(tmp_path, drop_rate=0.5)
+    gone = [client for client in range(5) if Key(3).at("drop.train", 0, client).random() < 0.5]
+    assert 0 < len(gone) < 5
+    replies = exchange("train", [4, 3, 2, 1, 0], MESSAGE)
+    assert list(replies.ids) == [work.client for work in notes.asked[0].works] == sorted({*range(5)} - {*gone})
+    assert exchange.bytes_down == 40 * len(replies)
+    assert exchange.missing == dict.fromkeys(gone, "dropped out (simulated)")
+
+
+@pytest.mark.parametrize(
+    ("cohort", "clients", "taken", "now"),
+    [
+        ((2, 3), [0, 1, 2], (0, 1), 2.0),  # three are asked so that two come early
+        ((2, 3), [0, 1], (0, 1), 2.0),
+        ((2, 4), [0, 2, 3], (0, 2), 3.0),
+        ((2, 3), [0, 1, 2, 3], (0, 1, 2, 3), 4.0),  # more than ever are asked: a question to everybody
+        ((3, 3), [0, 1, 2], (0, 1, 2), 3.0),
+        ((0, 0), [1], (1,), 2.0),
+    ],
+)
+def test_the_first_of_those_asked_beyond_a_cohort_make_the_round(
+    cohort: tuple[int, int], clients: list[int], taken: tuple[int, ...], now: float, tmp_path: Path
+) -> None:
+    clock = paced(1.0, 2.0, 3.0, 4.0)
+    _, exchange = noting(tmp_path, clock=clock, cohort=cohort)
+    assert exchange("train", clients, MESSAGE).ids == taken
+    assert exchange.seconds == clock.now == now
+    assert exchange.bytes_down == 40 * len(clients), "all of them were sent the message"
+    assert set(exchange.missing) == set(clients) - set(taken)
+
+
+def test_the_time_of_messages_is_that_of_all_their_bytes(tmp_path: Path) -> None:
+    """A step of 1 s, and 50 bytes a second: 40 bytes down, 12 up, and for one of them 48 more."""
+    clock = paced(1.0, 1.0, mbit=np.full(2, 50 * 8 / 1e6))
+    notes, exchange = noting(tmp_path, clock=clock)
+    own = {"note": {"n": torch.zeros(12)}}
+    exchange("train", [1, 0], MESSAGE, {1: own})
+    assert clock.now == pytest.approx(1 + (40 + 48 + 12) / 50)
+    assert clock.answers == {"train": 12}
+    assert [[work.client for work in asked.works] for asked in notes.asked] == [[0], [0, 1]], "one has tried it before"
+    exchange("train", [0], MESSAGE)
+    assert len(notes.asked) == 3, "once in a run"
+    assert clock.now == pytest.approx(1 + 100 / 50 + 1 + 52 / 50)
+    _, other = noting(tmp_path, clock=paced(1.0, mbit=np.ones(1)), drop_rate=1.0)
+    with pytest.raises(EmptyRound):
+        other("train", [0], MESSAGE)
+    unweighed = paced(1.0)
+    notes, exchange = noting(tmp_path, clock=unweighed)
+    exchange("train", [0], MESSAGE)
+    assert (len(notes.asked), unweighed.answers) == (1, {})
+
+
+def test_a_method_prepares_in_round_zero() -> None:
+    federation = TinyRun("fedavg").federation
+    heard: list[tuple[str, int]] = []
+    algorithm: Any = SimpleNamespace(
+        init=lambda world: (heard.append(("init", world.round)), {})[1],
+        start=lambda state, world, exchange: (heard.append(("start", world.round)), exchange)[1],
+    )
+    other: Any = SimpleNamespace(world=federation.world, algorithm=algorithm, device=torch.device("cpu"))
+    assert Federation.first_state(other, "the door") == "the door"  # type: ignore[arg-type, comparison-overlap]
+    assert heard == [("init", 0), ("start", 0)]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from accord.config import load_config
+from accord.core.persample import PerSample
+from accord.core.plan import Plan
 from accord.core.types import Facts
 from accord.engine.filtering import budget_of, filters_of, privately
 from accord.errors import ConfigError
@@ -61,3 +63,14 @@ def test_what_privacy_does_not_cover_is_refused(sets: tuple[str, ...], said: str
     open_house = load_config(sets=[*(one for one in sets if not one.startswith("privacy"))])
     assert budget_of(open_house, facts, run.setup) is None
     assert privately(run.setup, None) is run.setup
+
+
+def test_where_samples_are_protected_batches_are_drawn_sample_by_sample() -> None:
+    run = TinyRun("fedavg", plan=Plan(epochs=3, batch_size=4, last_batch="drop"))
+    facts = Facts((1,), 2, np.array([40, 40]), frozenset())
+    config = load_config(sets=["privacy.name=sample", "privacy.noise=1.5", "privacy.clip=0.25"])
+    private = privately(run.setup, budget_of(config, facts, run.setup))
+    assert private.private == PerSample(0.25, 1.5)
+    assert private.plan == Plan(epochs=3, batch_size=4, last_batch="pad", poisson=True)
+    client = load_config(sets=["privacy.name=local", "privacy.noise=1.5"])
+    assert privately(run.setup, budget_of(client, facts, run.setup)) is run.setup

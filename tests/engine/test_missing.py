@@ -24,6 +24,7 @@ def test_rounds_are_counted_by_client_with_the_last_reason() -> None:
         {"round": 2},
         {"round": 3, "missing": {"10": "KeyError: b", "9": "ValueError: c"}, "skipped": "nobody answered"},
         {"round": 4, "missing": {"2": OUT, "10": OUT}, "skipped": "nobody answered"},
+        {"round": 5},
     ]
     found = account(records)
     assert found == {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
-from accord.config import load_config
+from accord.config import RunConfig, load_config
 from accord.engine.profile import CLIENT, PHASES, POINTS, Stopwatch, profile
 from accord.errors import ConfigError
 
@@ -71,3 +74,29 @@ def test_all_phases_of_a_run_are_seen_and_nothing_stays_wrapped(name: str) -> No
 def test_rounds_that_cannot_be_profiled(rounds: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         profile(load_config(None, SMALL), rounds)
+
+
+def test_what_is_profiled_is_the_run_with_every_round_judged_and_saved(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One round to warm up, and two more; what they took is divided by two."""
+    heard: list[Any] = []
+
+    def run(config: RunConfig, *, data: Any, model: Any, observers: Any) -> None:
+        heard.append((config, data, model, Path(config.out).is_dir()))
+        (rounds,) = observers
+        for number in (1, 2, 3):
+            clock[0] += 100.0 if number == 1 else 3.0
+            rounds.round_ended(number, {})
+        raise AssertionError("the last round ends it")
+
+    monkeypatch.setattr("accord.engine.profile.run", run)
+    asked = ["rounds=3", "name=mine", "evaluate.every=4", "evaluate.batch_size=7", "checkpoint.every=0", "seed=5"]
+    found = profile(load_config(None, asked), 2, data="data", model="model")  # type: ignore[arg-type]
+    config, data, model, there = heard[0]
+    assert (config.executor, config.compile, config.name, data, model) == ("sequential", False, "", "data", "model")
+    assert (config.evaluate.every, config.evaluate.batch_size, config.checkpoint.every) == (1, 7, 1)
+    assert (config.seed, config.rounds, there, Path(config.out).exists()) == (5, 3, True, False)
+    assert (found.rounds, found.total, found.seconds["engine"]) == (2, 3.0, 3.0)
+    with pytest.raises(ConfigError, match="needs rounds = 2 or more in the configuration, which has 1"):
+        profile(load_config(None, ["rounds=1"]), 1)

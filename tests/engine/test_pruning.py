@@ -269,3 +269,35 @@ def test_what_a_killed_run_was_about_to_remove_is_removed_when_it_goes_on(tmp_pa
     (clients / "0-1.7.safetensors").write_bytes(b"of an older round")
     accord.resume(tmp_path / "x")
     assert sorted(path.name for path in clients.iterdir()) == known
+
+
+@pytest.mark.parametrize("after", [3, 4])
+def test_a_run_that_goes_on_drops_what_it_was_about_to_drop(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between a checkpoint and the end of the one before the last but one; the last time after its end."""
+    sets = ["data.limit=60", "partition.clients=2", "model.name=mlp", "model.hidden=[4]", "executor=sequential"]
+    config = accord.load_config(sets=[*sets, "rounds=4", "checkpoint.keep=2", f"out={tmp_path}", "name=x"])
+
+    class Notes(accord.Observer):
+        def __init__(self, after: int) -> None:
+            self.after, self.found = after, list[str]()
+
+        def started(self, *given: Any) -> None:
+            self.found = sorted(path.name for path in (tmp_path / "x" / "checkpoint").glob("round-*"))
+
+        def round_ended(self, round: int, record: Any) -> None:
+            if round == self.after:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as kept:
+        kept.setattr(Checkpoints, "prune", lambda *given: None)
+        if after == 4:
+            accord.run(config)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                accord.run(config, observers=[Notes(after)])
+    assert len(list((tmp_path / "x" / "checkpoint").glob("round-*"))) == after
+    notes = Notes(99)
+    accord.resume(tmp_path / "x", observers=[notes])
+    assert notes.found == [f"round-{number:06d}" for number in (after - 1, after)]

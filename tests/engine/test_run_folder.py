@@ -14,7 +14,7 @@ import accord
 from accord.config import RunConfig, load_config
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.files import only_here, write_atomic
-from accord.engine.folder import abandoned, begin_in, read_config
+from accord.engine.folder import _filled, abandoned, begin_in, read_config
 from accord.engine.logs import RunLogs
 from accord.engine.store import ClientStore
 from accord.errors import ConfigError, RunError
@@ -276,3 +276,31 @@ def test_a_run_begins_in_a_folder_of_its_own_with_the_files_it_is_given(tmp_path
     with pytest.raises(RunError, match="cannot make the run's folder"):
         begin_in(tmp_path / "file" / "run", config, {"data": {}}, {})
     assert not abandoned(tmp_path / "nowhere")
+
+
+def test_whoever_comes_second_finds_a_run_and_changes_nothing(tmp_path: Path) -> None:
+    first, second = load_config(sets=["rounds=3"]), load_config(sets=["rounds=4"])
+    assert _filled(tmp_path, first, {"data": 1}, {"note.txt": "a"})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before.keys() >= {"config.toml", "identity.json", "note.txt"}
+    assert not _filled(tmp_path, second, {"data": 2}, {"note.txt": "b"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_no_log_is_cut_where_another_one_is_a_link(tmp_path: Path, treasure: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"round": 1}\n')
+    (tmp_path / "timings.jsonl").symlink_to(treasure)
+    with pytest.raises(RunError, match=r"timings\.jsonl is a symbolic link"):
+        RunLogs(tmp_path, 0)
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"round": 1}\n'
+
+
+def test_both_logs_reach_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = RunLogs(tmp_path, 0)
+    reached: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: reached.append(Path(f"/proc/self/fd/{handle}").resolve().name))
+    logs.write("metrics", {"round": 1})
+    assert reached == []
+    logs.sync()
+    logs.close()
+    assert reached == ["metrics.jsonl", "timings.jsonl"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import torch
 
 import accord
 from accord.data.federated import FederatedData, Groups, Pool
-from accord.engine.sites import read_sites, write_sites
+from accord.engine import sites as sites_file
+from accord.engine.sites import read_sites, write_division, write_sites
 from accord.errors import DataError, RunError
 from accord.measures.sites import Sites, sites_of
 from support.wards import SITES, linear, run, wards
@@ -42,6 +44,27 @@ def test_two_classes_tell_of_the_second() -> None:
         "accuracy": [1.0, None, 0.0],
     }
     assert sites.rows()[1]["site"] == "1"
+
+
+def test_the_classes_of_every_site_are_counted_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = federation([[0, 2, 0], [], [2]], 3)
+    mixed = replace(data, train=Groups.of([[3, 1], [], [0, 2]]))  # labels 2, 2 and 0, 0
+    for given, counts in ((data, [[2, 0, 1], [0, 0, 0], [0, 0, 1]]), (mixed, [[0, 0, 2], [0, 0, 0], [2, 0, 0]])):
+        write_division(tmp_path, given)
+        found = json.loads((tmp_path / "division.json").read_text())
+        assert found == {"classes": ["0", "1", "2"], "counts": counts}
+    write_division(tmp_path, replace(data, classes=("a", "b", "c")))
+    assert json.loads((tmp_path / "division.json").read_text())["classes"] == ["a", "b", "c"]
+    write_division(tmp_path, replace(data, classes=("a", "b")))
+    assert json.loads((tmp_path / "division.json").read_text())["classes"] == ["0", "1", "2"], "not the names of these"
+    (tmp_path / "division.json").unlink()
+    write_division(tmp_path, replace(data, problem="regression"))
+    monkeypatch.setattr(sites_file, "LARGEST", 8)
+    write_division(tmp_path, data)
+    assert not (tmp_path / "division.json").exists(), "no classes, or too many cells"
+    monkeypatch.setattr(sites_file, "LARGEST", 9)
+    write_division(tmp_path, data)
+    assert (tmp_path / "division.json").exists()
 
 
 def test_more_classes_tell_of_the_most_frequent_and_of_equals_of_the_first() -> None:

@@ -13,7 +13,7 @@ import torch
 from accord.engine import files
 from accord.engine.checkpoint import Checkpoints, Snapshot
 from accord.engine.logs import RunLogs
-from accord.engine.store import ClientStore
+from accord.engine.store import MANIFEST, ClientStore
 from accord.errors import CheckpointError, DataError, RunError
 from accord.wire.codec import decode, encode, place, room, views
 
@@ -65,6 +65,53 @@ def test_those_used_least_of_late_leave_the_ram_first(tmp_path: Path) -> None:
     ]
     found = [store.get(client) for client in (0, 1, 2)]
     assert [float(one["control"]["w"][0]) for one in found if one is not None] == [0.0, 1.0, 3.0]
+
+
+def test_a_checkpoint_holds_nothing_of_one_that_was_not_finished(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path / "clients", SIZES, 1 << 20)
+    checkpoints = Checkpoints(tmp_path, "hash", keep=2)
+    for left in (".round-000003.tmp", "round-000003"):  # of a process that was killed, and one that is written anew
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "junk").write_text("of another time")
+    checkpoints.save(Snapshot(3, memory(1), store.save()), store, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-000003"]
+    assert sorted(path.name for path in (tmp_path / "round-000003").iterdir()) == ["run.json", "server.safetensors"]
+    found, refused = checkpoints.newest(store)
+    assert found is not None
+    assert (found.round, refused) == (3, [])
+
+
+def test_a_manifest_names_for_every_client_a_file_of_its_own() -> None:
+    good = {"0": ["0-3.1.safetensors", "a" * 64], "12": ["12-1.0.safetensors", "0" * 64]}
+    assert MANIFEST.fits(good)
+    assert MANIFEST.fits({})
+    for entry in (
+        ["1-3.1.safetensors", "a" * 64],  # another client's
+        ["12-3.1.safetensors", "a" * 63],
+        ["12-3.1.safetensors", None],
+        ["12-3.1.safetensors"],
+        ["12-3.1.safetensors", "a" * 64, ""],
+        ["../12-3.1.safetensors", "a" * 64],
+        ["12-3.safetensors", "a" * 64],
+        [12, "a" * 64],
+        ("12-3.1.safetensors", "a" * 64),
+        "12-3.1.safetensors",
+    ):
+        assert not MANIFEST.fits({**good, "12": entry})
+        assert not MANIFEST.fits({"12": entry, "0": good["0"]})
+    assert not MANIFEST.fits({"012": ["012-1.0.safetensors", "0" * 64]})
+    assert not MANIFEST.fits([good])
+
+
+def test_what_is_taken_over_from_a_checkpoint_keeps_its_version(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    store.put(5, (1, 0), memory(5))
+    store.restore({"3": ["3-7.2.safetensors", "a" * 64], "4": ["4-12.0.safetensors", "b" * 64]})
+    assert store._version == {3: (7, 2), 4: (12, 0)}
+    assert store.save() == {"3": ["3-7.2.safetensors", "a" * 64], "4": ["4-12.0.safetensors", "b" * 64]}
+    assert (len(store), store.clients(), store.get(5)) == (2, [3, 4], None)
+    store.forget()
+    assert (len(store), store.save()) == (0, {})
 
 
 def test_only_what_changed_is_written_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 import accord
 from accord.data.federated import Dataset
 from accord.data.partitions import PARTITIONS
+from accord.engine.trial import _two_samples
 from accord.errors import ConfigError
 from accord.executors.sequential import Sequential as OneByOne
 from support.federation import tiny_data
@@ -315,3 +317,14 @@ def test_more_clients_than_samples_are_refused_at_once(partition: str, tmp_path:
     made = config(tmp_path, clients=1_000_000_000, partition=partition)
     with pytest.raises(ConfigError, match="1,000,000,000 clients cannot share 60 training samples"):
         accord.Federation.build(made, data=vectors())
+
+
+def test_the_largest_client_shows_its_first_two_samples_as_it_sees_them() -> None:
+    data = tiny_data(sizes=(2, 5, 3))
+    x, y = _two_samples(data)
+    assert torch.equal(x, data.train_pool.x[2:4])
+    assert torch.equal(y, data.train_pool.y[2:4])
+    moved = replace(data, transform=lambda client, index, x: x + 10 * client + int(index[0]))
+    assert torch.equal(_two_samples(moved)[0], data.train_pool.x[2:4] + 10 + 2)
+    alone, _ = _two_samples(tiny_data(sizes=(1, 1)))
+    assert torch.equal(alone, tiny_data(sizes=(1, 1)).train_pool.x[[0, 0]])

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from accord.client import Site
+from accord.client import Request, Site, Work
 from accord.core.persample import PerSample
 from accord.core.plan import Plan
-from accord.data.federated import FederatedData
+from accord.data.federated import FederatedData, Groups
 from accord.errors import DivergedError
 from accord.executors.gpu.batched import Batched
+from accord.executors.gpu.buffers import MisfitError
 from accord.executors.gpu.graphs import CaptureError, Recorder, Recording
 from accord.executors.gpu.lane import Lane
 from accord.executors.gpu.samples import Samples
-from support.federation import Everyone, Given, TinyRun, tiny_data, tiny_model
+from accord.executors.sequential import Sequential
+from support.federation import Everyone, Given, TinyRun, equal_trees, tiny_data, tiny_model
 
 COHORTS = Given([0, 2], [1, 3], [0, 1, 2, 3])
 
@@ -99,6 +102,148 @@ def test_samples_are_the_clients_own_wherever_they_lie(transform: Any, budget: i
         assert torch.equal(held.x, x)
         assert torch.equal(held.test_y, data.client(client, "test")[1])
         assert held.class_counts().sum() == len(y)
+
+
+def test_all_samples_lie_on_the_device_if_they_fit() -> None:
+    """42 samples of 64 numbers of 4 bytes, and a label of 8; with a transform each client's are its own."""
+    data = tiny_data()
+    for transform, clients, count in ((None, 4, 42), (ShiftedBy(), 4, 42), (None, 2, 42), (ShiftedBy(), 2, 15)):
+        some = replace(data, transform=transform)
+        if clients == 2:
+            groups = Groups.of([data.train[0], data.train[1]])
+            some = replace(some, train=groups, validation=Groups.of([[], []]), test=groups)
+        site = Site(some, TinyRun("fedavg").key, torch.device("cpu"))
+        exact = count * (64 * 4 + 8)
+        assert Samples(site, exact).whole
+        assert len(Samples(site, exact).y) == count
+        assert not Samples(site, exact - 1).whole
+
+
+def test_samples_are_brought_into_room_for_the_largest_block() -> None:
+    """Of clients with 6, 9, 12 and 15 samples two at once are 27 at most."""
+    data = tiny_data()
+    site = Site(data, TinyRun("fedavg").key, torch.device("cpu"))
+    samples = Samples(site, 0)
+    assert samples.bring([1, 0], 2), "there was no room yet"
+    assert (len(samples.x), len(samples.y)) == (27, 27)
+    assert (samples.rows(1).tolist(), samples.rows(0).tolist()) == (list(range(9)), list(range(9, 15)))
+    where = samples.x.data_ptr()
+    assert not samples.bring([2, 3], 2)
+    assert samples.x.data_ptr() == where, "recorded steps read it there"
+    assert samples.rows(3).tolist() == list(range(12, 27))
+    with pytest.raises(KeyError):
+        samples.rows(0)
+    assert samples.bring([0, 1, 2], 3)
+    assert len(samples.y) == 36
+    assert not Samples(site, 1 << 30).bring([0], 4)
+
+
+def test_test_samples_are_there_for_those_who_may_have_them() -> None:
+    data = tiny_data()
+    data = replace(data, test=Groups.of([data.test[0][:2], [], data.test[2], data.test[3]]))
+    for with_test in (True, False):
+        samples = Samples(Site(data, TinyRun("fedavg").key, torch.device("cpu"), with_test=with_test), 1 << 30)
+        held = [samples.client(client) for client in range(4)]
+        assert [one.has_test for one in held] == [with_test, False, with_test, with_test]
+        assert not any(one.touched for one in held)  # type: ignore[attr-defined]
+        assert len(held[0].test_y) == len(held[0].test_x) == (2 if with_test else 0)
+        assert [one.touched for one in held] == [True, False, False, False]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("hands_over", [False, True])
+def test_dropout_of_a_block_follows_from_its_first_client_its_task_and_its_round(
+    hands_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clients of a block go longest first, and the one with the lowest number speaks for all."""
+    seeds: list[int] = []
+    monkeypatch.setattr("accord.executors.gpu.batched.seed_torch", lambda seed, device: seeds.append(seed))
+    run = TinyRun("fedavg")
+    task: Any = run.algorithm.tasks["train"]
+    tasks = {"personal" if hands_over else "train": replace(task, hands_over=hands_over)}
+    executor = Batched(run.federation.site(), tasks, lanes=2)
+    message = run.algorithm.message(run.state)
+    (name,) = tasks
+    before = torch.random.get_rng_state()
+    executor.run(Request(name, 5, 0.1, message, [Work(client, {}, None) for client in (1, 0, 3)]))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    site = run.federation.site()
+    assert seeds == [site.draws(client, "train", 5).torch_seed() for client in (1, 0)]
+    assert len({site.draws(k, name, r).torch_seed() for k in (0, 1) for name in ("train", "x") for r in (4, 5)}) == 8
+
+
+@pytest.mark.parametrize("name", ["evaluate", "train"])
+def test_questions_and_tasks_that_were_given_up_never_come_into_lanes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = TinyRun("fedavg")
+    site = run.federation.site(with_test=True)
+    executor = Batched(site, run.algorithm.tasks)
+    executor._unfit.add("train")
+    monkeypatch.setattr(executor, "_clients", None)
+    message = run.algorithm.message(run.state)
+    request = Request(name, 0, 0.1, message, [Work(client, {}, None) for client in (2, 0)])
+    found = executor.run(request)
+    assert [answer.client for answer in found] == [2, 0]
+    for answer, expected in zip(found, Sequential(site, run.algorithm.tasks).run(request), strict=True):
+        assert answer.result is not None
+        assert expected.result is not None
+        assert equal_trees(answer.result.reply, expected.result.reply)
+        assert equal_trees({"": answer.result.metrics}, {"": expected.result.metrics})
+
+
+@pytest.mark.parametrize(
+    ("plan", "couples", "lengths", "most", "width"),
+    [
+        (Plan(batch_size=4), False, [4, 4, 1], 15, 4),  # short ones are padded
+        (Plan(batch_size=4), False, [3], 3, 3),  # nobody has more than three samples
+        (Plan(batch_size=0), False, [5], 15, 5),  # all of a client's samples
+        (Plan(batch_size=0), False, [], 15, 1),
+        (Plan(batch_size=4), True, [4, 4], 15, 4),
+        (Plan(batch_size=4, last_batch="fill"), True, [4, 4], 15, 4),
+        (Plan(batch_size=4, last_batch="drop"), False, [4], 15, 4),
+        (Plan(batch_size=4, poisson=True), False, [3, 6, 2], 15, 8),  # as wide as the widest, in fours
+        (Plan(batch_size=4, poisson=True), False, [2, 4], 15, 4),
+        (Plan(batch_size=4, poisson=True), True, [14, 1], 15, 15),  # but no wider than anybody's data
+        (Plan(batch_size=4, poisson=True), False, [0, 0], 15, 4),
+        (Plan(batch_size=4, poisson=True), False, [], 15, 4),
+        (Plan(batch_size=0, poisson=True), False, [6], 15, 15),
+        (Plan(batch_size=4, poisson=True), False, [], 0, 1),
+    ],
+)
+def test_how_wide_a_step_is(plan: Plan, couples: bool, lengths: list[int], most: int, width: int) -> None:
+    task: Any = SimpleNamespace(plan=plan, model=SimpleNamespace(couples_batch=couples))
+    client: Any = SimpleNamespace(batches=[np.arange(length) for length in lengths])
+    house: Any = SimpleNamespace(most=most)
+    assert Batched._width(house, task, client) == width
+    if plan.last_batch == "pad" and not plan.poisson and plan.batch_size == 4:
+        assert Batched._width(house, SimpleNamespace(plan=plan), client) == min(4, most)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("plan", "couples"), [(Plan(batch_size=4), True), (Plan(batch_size=4, last_batch="fill"), False)]
+)
+def test_short_batches_that_cannot_be_padded_fit_no_recording(plan: Plan, couples: bool) -> None:
+    task: Any = SimpleNamespace(plan=plan, model=SimpleNamespace(couples_batch=couples))
+    client: Any = SimpleNamespace(batches=[np.arange(4), np.arange(3)])
+    house: Any = SimpleNamespace(most=15)
+    with pytest.raises(MisfitError, match="the last batch is shorter"):
+        Batched._width(house, task, client)
+
+
+def test_lanes_are_dropped_where_the_samples_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is measured without a GPU: there is no limit but the one that was asked for."""
+    run = TinyRun("fedavg", executor=lambda s, t: Batched(s, t, lanes=2))
+    executor: Any = run.executor
+    dropped: list[str] = []
+    monkeypatch.setattr(executor, "_drop_lanes", dropped.append)
+    run.rounds(1)
+    assert dropped == ["train"], "a message of a new shape"
+    run.rounds(1)
+    assert dropped == ["train"]
+    monkeypatch.setattr(executor.data, "bring", lambda clients, at_once: True)
+    run.rounds(1)
+    assert dropped == ["train"] * 3, "once for each of two blocks"
+    assert executor.limit == {}
 
 
 def test_data_that_does_not_fit_is_brought_block_by_block(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,3 +130,37 @@ def test_the_users_module_keeps_its_own_layers() -> None:
     assert not any(isinstance(m, CPUConv2d | CPUMaxPool2d) for m in (*exported.modules(), *module.modules()))
     torch.testing.assert_close(model.reference(params, buffers, x).logits, exported(x))
     torch.testing.assert_close(model.maps(params, buffers, x), module[:2](x))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 2, 5), (1, 1, 5, 2), (1, 2, 2, 2)])
+@pytest.mark.parametrize("grad", [False, True])
+def test_windows_that_do_not_fit_are_refused_in_torchs_own_words(shape: tuple[int, ...], grad: bool) -> None:
+    words = []
+    for kind in (nn.MaxPool2d, CPUMaxPool2d):
+        x = torch.zeros(shape, requires_grad=grad)
+        with pytest.raises(RuntimeError) as caught:
+            kind(3)(x)
+        words.append(str(caught.value))
+    assert words[0] == words[1]
+    padded = torch.rand(shape)
+    assert torch.equal(CPUMaxPool2d(3, padding=1)(padded), nn.MaxPool2d(3, padding=1)(padded))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_batches_of_images_are_pooled_here_and_all_else_by_torch(grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = nn.MaxPool2d.forward
+    asked: list[tuple[int, ...]] = []
+
+    def forward(self: nn.MaxPool2d, x: Tensor) -> Tensor:
+        asked.append(tuple(x.shape))
+        return plain(self, x)
+
+    monkeypatch.setattr(nn.MaxPool2d, "forward", forward)
+    x = torch.rand(2, 3, 4, 6, requires_grad=grad)
+    assert CPUMaxPool2d(2)(x).shape == (2, 3, 2, 3)
+    assert asked == []
+    CPUMaxPool2d(2)(x[0])
+    CPUMaxPool2d(2, dilation=2)(x)
+    CPUMaxPool2d(2, ceil_mode=True)(x)
+    CPUMaxPool2d(2, return_indices=True)(x)
+    assert asked == [(3, 4, 6)] + [(2, 3, 4, 6)] * 3

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from accord.executors.kernels import products
+from accord.executors.kernels import products, stacked
 from accord.executors.kernels.stacked import StackableConv2d, stacked_layers
 
 K = 3
@@ -139,3 +139,85 @@ def test_without_vmap_the_layer_is_the_ordinary_one() -> None:
     changed = stacked_layers(copy.deepcopy(plain))
     assert isinstance(changed, StackableConv2d)
     assert torch.equal(changed(x), plain(x))
+
+
+@pytest.mark.parametrize(
+    ("rows", "clients", "outputs", "inputs", "pieces"),
+    [
+        (256, 1, 10, 9, 4),  # one block of weights: as many pieces of 64 rows as there are
+        (256, 64, 65, 64, 2),  # 64 * 2 * 1 blocks, and twice as many are wanted
+        (256, 64, 65, 65, 1),  # 64 * 2 * 2 are enough
+        (256, 64, 64, 64, 4),
+        (63, 1, 10, 9, 1),
+        (190, 1, 10, 9, 2),  # two pieces of 95 rows
+        (193, 1, 10, 9, 1),  # a prime
+    ],
+)
+def test_a_clients_rows_are_divided_where_that_gives_a_gpu_enough_to_do(
+    rows: int, clients: int, outputs: int, inputs: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("TILES", 256), ("TILE", 64), ("LEAST", 64)):
+        monkeypatch.setattr(products, name, value)
+    assert products._pieces(rows, clients, outputs, inputs) == pieces
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_gradient_of_weights_is_the_same_in_pieces_and_whole(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    grad, x = torch.randn(2, 16, 3, dtype=dtype), torch.randn(2, 16, 5, dtype=dtype)
+    expected = torch.einsum("kmo,kmi->koi", grad.double(), x.double())
+    for wide, pieces in ((1, 1), (99, 1), (99, 2), (99, 8)):
+        monkeypatch.setattr(products, "WIDE", wide)
+        monkeypatch.setattr(products, "_pieces", lambda *given, pieces=pieces: pieces)
+        found = products._outer(grad, x, torch.float64)
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layer", "here"),
+    [
+        (nn.MaxPool2d(2), True),
+        (nn.MaxPool2d((2, 3)), True),
+        (nn.MaxPool2d(3, 2), False),
+        (nn.MaxPool2d(2, padding=1), False),
+        (nn.MaxPool2d(2, dilation=2), False),
+        (nn.MaxPool2d(2, ceil_mode=True), False),
+    ],
+)
+def test_windows_that_do_not_overlap_are_pooled_here(
+    layer: nn.Module, here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    pool = products.pool
+
+    def noting(x: Tensor, size: tuple[int, int]) -> Tensor:
+        seen.append(size)
+        return pool(x, size)
+
+    monkeypatch.setattr(stacked, "pool", noting)
+    x = torch.rand(K, 2, 2, 7, 7)
+    found = torch.vmap(stacked_layers(copy.deepcopy(layer)))(x)
+    assert torch.equal(found, torch.stack([layer(one) for one in x]))
+    assert bool(seen) is here
+    images = stacked_layers(copy.deepcopy(layer))(x[0])
+    assert torch.equal(images, layer(x[0]))
+    assert len(seen) == here, "only for a stack"
+
+
+def test_products_are_as_exact_as_the_weights() -> None:
+    torch.manual_seed(0)
+    network = stacked_layers(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 3)))
+    params = {name: torch.randn(K, *p.shape, dtype=torch.float64) for name, p in network.named_parameters()}
+    x = torch.randn(K, 2, 1, 6, 6)
+    both = torch.vmap(lambda p, x: functional_call(network, p, (x,)))
+    assert both(params, x).dtype == torch.float64
+    assert torch.equal(both(params, x), both(params, x.double()))
+    dense = stacked_layers(nn.Linear(4, 3))
+    weights = {name: torch.randn(K, *p.shape, dtype=torch.float64) for name, p in dense.named_parameters()}
+    rows = torch.randn(K, 2, 4)
+    found = torch.vmap(lambda p, x: functional_call(dense, p, (x,)))(weights, rows)
+    expected = torch.einsum("kni,koi->kno", rows.double(), weights["weight"]) + weights["bias"][:, None]
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,60 @@ def test_compiled_steps_are_refused_by_those_who_have_none() -> None:
             ConfigError, match=f"executor = '{name}' has none: use executor = 'auto' or 'batched' or 'ray', or"
         ):
             check_compiles(name)
+
+
+def test_cores_are_those_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_SHARE", [])
+    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda who: {0, 2, 5}, raising=False)
+    monkeypatch.setattr(processes.os, "cpu_count", lambda: 9)
+    assert processes.cores() == 3
+    processes.share_cores(2)
+    assert processes.cores() == 2
+    processes.share_cores(4)
+    assert processes.cores() == 3, "no more than there are"
+    monkeypatch.delattr(processes.os, "sched_getaffinity")
+    monkeypatch.setattr(processes, "_SHARE", [])
+    assert processes.cores() == 9
+    monkeypatch.setattr(processes.os, "cpu_count", lambda: None)
+    assert processes.cores() == 1
+
+
+@pytest.mark.parametrize(
+    ("workers", "share", "pinned"), [(0, [], [0, 2, 5]), (3, [], [0, 2, 5]), (2, [], []), (0, [3], []), (4, [], [])]
+)
+def test_workers_that_have_all_cores_stay_on_one_each(
+    workers: int, share: list[int], pinned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[int, set[int]]] = []
+    monkeypatch.setattr(processes, "_SHARE", share)
+    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda who: {5, 0, 2}, raising=False)
+    monkeypatch.setattr(processes.os, "sched_setaffinity", lambda *how: found.append(how), raising=False)
+    made = [SimpleNamespace(process=SimpleNamespace(pid=100 + number)) for number in range(4)]
+    arenas: list[Any] = []
+
+    def start(site: Any, tasks: Any, room: Any) -> Any:
+        arenas.append(room)
+        return made[len(arenas) - 1]
+
+    monkeypatch.setattr(processes, "start_worker", start)
+    pool = Processes(Site(tiny_data(), Key(0), CPU), {}, workers)
+    pool.room = (1000, 3000)
+    for number in range(pool.count):
+        assert pool._start(number) is made[number]
+    assert found == [(100 + number, {core}) for number, core in enumerate(pinned)]
+    assert all(room.broadcast is pool.broadcast for room in arenas)
+    slack = processes.SLACK
+    assert {(room.inbox.size - slack, *(box.size - slack for box in room.outboxes)) for room in arenas} == {
+        (1000, 3000, 3000)
+    }
+    gone = SimpleNamespace(pid=None)
+    processes._pin(gone, 0)  # type: ignore[arg-type]
+
+    def refuse(*how: Any) -> None:
+        raise OSError("not allowed")
+
+    monkeypatch.setattr(processes.os, "sched_setaffinity", refuse, raising=False)
+    processes._pin(made[0].process, 0)
 
 
 def test_made_ones_get_their_workers_and_tell_of_progress() -> None:

@@ -113,6 +113,13 @@ def test_fedufos_step_is_compiled_whole_and_reads_only_what_it_uses(traced: list
     assert not by_batch.moves_in_stack
 
 
+def test_two_clients_make_a_stack_and_one_makes_none(traced: list[Any], float64: None) -> None:
+    for cohort, graphs in (([1], 0), ([0, 2], 1)):
+        runs = [run("fedavg", compiled, 1, sampler=Given(cohort)) for compiled in (True, False)]
+        assert len(traced) == graphs
+        assert worst(*runs) < 1e-12
+
+
 def test_fewer_clients_than_lanes_need_no_other_graph(traced: list[Any], float64: None) -> None:
     options = {"sampler": Given([0, 1, 2], [1, 3], [3])}
     runs = [run("fedavg", compiled, 3, **options) for compiled in (True, False)]

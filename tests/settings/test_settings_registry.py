@@ -278,6 +278,18 @@ def test_of_a_package_that_is_there_twice_the_first_on_the_path_counts(
     assert widgets.source("good").version == "1.5"  # type: ignore[union-attr]
 
 
+def test_an_entry_is_of_the_package_whose_point_leads_to_its_module(site: Path) -> None:
+    for name, version in (("alpha", "0.9"), ("middle", "2.0"), ("omega", "3.1")):
+        (site / f"{name}_house").mkdir()
+        (site / f"{name}_house" / "__init__.py").write_text("")
+        (site / f"{name}_house" / "room.py").write_text("def made(setup): ...\n")
+        package(site, name, {name: f"{name}_house"}, version)
+    importlib.invalidate_caches()
+    for name, version in (("alpha", "0.9"), ("middle", "2.0"), ("omega", "3.1")):
+        made = importlib.import_module(f"{name}_house.room").made
+        assert plugins.source_of(made) == plugins.Source(f"{name}_house.room", name, version)
+
+
 def test_whose_an_entry_is(site: Path) -> None:
     (site / "lonely.py").write_text("def made(setup): ...\n")
     assert plugins.source_of(fit) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -43,6 +44,21 @@ def test_brackets_within_brackets_are_read_twenty_deep() -> None:
         depth, read = depth + 1, read[0] if read else None
     assert depth == 20
     assert parse_value("[" * 21 + "]" * 21) == "[" * 21 + "]" * 21
+    table: Any = 1
+    for _ in range(10):
+        table = [{"a": table}]
+    assert parse_value("[{a = " * 10 + "1" + "}]" * 10) == table
+    deeper = "[{a = " * 11 + "1" + "}]" * 11
+    assert parse_value(deeper) == deeper
+
+
+def test_a_list_may_be_wanted_as_any_sequence() -> None:
+    assert fit(Sequence[int], [1, 2]) == (1, 2)
+    assert fit(tuple[int, ...], [1, 2]) == (1, 2)
+    assert fit(list[int], (1, 2)) == [1, 2]
+    for kind in (dict[str, int], set[int], bytes):
+        with pytest.raises(TypeError, match="a setting cannot have the type"):
+            fit(kind, [1])
 
 
 def test_whole_numbers_are_those_of_64_bits() -> None:

@@ -132,7 +132,10 @@ def entry(dtype: object, shape: object, offsets: object) -> dict[str, object]:
         (b"", "do not begin like one"),
         ((2**63).to_bytes(8, "little") + MESSAGE[8:], "more than the"),
         ((2**20).to_bytes(8, "little") + MESSAGE[8:], "does not fit"),
-        ((1).to_bytes(8, "little") + MESSAGE[8:], "does not fit"),
+        ((1).to_bytes(8, "little") + MESSAGE[8:], "checksum differs"),
+        (sealed(HEADER[:29], HEADER[29:] + VALUES), "cannot be read as JSON"),
+        (MESSAGE[:40], "does not fit"),
+        ((5).to_bytes(8, "little") + MESSAGE[8:40], "checksum differs"),
     ],
 )  # fmt: skip
 def test_the_sentence(data: bytes, reason: str | None) -> None:

@@ -9,6 +9,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,19 @@ def test_a_message_that_is_too_large_is_not_written(monkeypatch: pytest.MonkeyPa
             encode(trees)
 
 
+@pytest.mark.parametrize(
+    ("trees", "count"),
+    [({"a": {"x": torch.zeros(1), "y": torch.zeros(1)}}, 2), ({"a": {}, "b": {}, "c": {}}, 3)],
+    ids=["tensors", "trees"],
+)
+def test_tensors_and_trees_are_limited_alike(trees: Any, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "LIMITS", Limits(tensors=count))
+    encode(trees)
+    monkeypatch.setattr(codec, "LIMITS", Limits(tensors=count - 1))
+    with pytest.raises(DataError, match=f"a message has {count} tensors or trees, more than the {count - 1} allowed"):
+        encode(trees)
+
+
 def test_names_travel_as_they_are_written() -> None:
     assert "größe/é".encode() in encode({"größe": {"é": torch.zeros(1)}})
 
@@ -51,6 +65,7 @@ def test_trees_are_named_in_a_plain_list() -> None:
         return data.replace(b"00000000", f"{zlib.crc32(data):08x}".encode())
 
     assert decode(message('["a","b"]')) == {"a": {}, "b": {}}
+    assert list(decode(message('["b","a"]'))) == ["a", "b"], "in the order of their names"
     with pytest.raises(DataError, match="nested more than 1 deep"):
         decode(message('[["a"]]'))
     with pytest.raises(DataError, match="more than 1 entries"):
@@ -80,6 +95,16 @@ def test_files_are_read_if_they_are_plain_and_small(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="link is a symbolic link"):
         refuse_links(path, link)
     refuse_links(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="who has what open is not told here")
+def test_what_is_refused_is_not_left_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        with pytest.raises(RunError, match="is no plain file"):
+            read_here(tmp_path / "pipe", 5)
+    assert len(os.listdir("/proc/self/fd")) < before + 20
 
 
 def test_a_new_file_may_be_read_by_others_as_their_mask_has_it(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ def test_any_bytes_are_an_object_or_refused(data: bytes) -> None:
         (b'{"a": 1, "b": {"a": 1, "a": 2}}', "the name 'a' appears twice"),
         (b'{"a": "\\ud800"}', "surrogates"),
         (b'{"a":[[[[1]]]]}', "nested more than 4 deep"),
+        (b'{"a":[1],"b":{"c":[[[1]]]}}', "nested more than 4 deep"),
+        (b"[" * 1001, "more than 1000 entries"),
+        (b"]" * 1001, "cannot be read as JSON"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "more than 1000 entries"),
         (b'{"a":[' + b"1," * 1000 + b"1]}", "more than 1000 entries"),
         (b'{"a": "' + b"x" * 100_000 + b'"}', "100009 bytes, more than the 100000"),
@@ -58,6 +61,18 @@ def test_any_bytes_are_an_object_or_refused(data: bytes) -> None:
 def test_the_sentence(data: bytes, reason: str) -> None:
     with pytest.raises(DataError, match=reason):
         parse(data, BOUNDS, "it")
+
+
+def test_what_is_as_deep_and_as_long_as_allowed_is_read() -> None:
+    side_by_side = {"a": [[1], [2]], "b": {"c": [[1]]}, "d": [[[1]]]}
+    assert parse(json.dumps(side_by_side).encode(), BOUNDS, "it") == side_by_side
+    for count in (999, 1000):  # a bracket, another, and a comma between every two numbers
+        data = json.dumps({"a": [1] * count}).encode()
+        if count + 1 <= 1000:
+            assert len(parse(data, BOUNDS, "it")["a"]) == count
+        else:
+            with pytest.raises(DataError, match="more than 1000 entries"):
+                parse(data, BOUNDS, "it")
 
 
 def test_brackets_and_commas_inside_of_text_do_not_count() -> None:

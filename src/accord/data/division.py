@@ -194,8 +194,7 @@ def kinds(dataset: Dataset) -> tuple[Index, Index]:
     Samples that have no class are all of one kind.
     """
     if dataset.problem == "classification":
-        train = labels_of(dataset.train, dataset.num_classes)
-        test = labels_of(dataset.test, dataset.num_classes, "test")
+        train, test = (labels_of(pool, dataset.num_classes) for pool in (dataset.train, dataset.test))
     else:
         train, test = (np.zeros(len(pool), dtype=np.int64) for pool in (dataset.train, dataset.test))
     if dataset.train_domains is None or dataset.test_domains is None:

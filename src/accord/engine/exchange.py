@@ -144,8 +144,8 @@ class LocalExchange:
     ) -> Replies:
         """Run `task` on `clients` and return what came back, ordered by client id."""
         private = private or {}
-        absent = {client: DROPPED_OUT for client in sorted(clients) if self._drops(task, client)}
-        reached = [client for client in sorted(clients) if client not in absent]
+        absent = {client: DROPPED_OUT for client in clients if self._drops(task, client)}
+        reached = sorted(set(clients) - absent.keys())
         self.bytes_down += len(reached) * num_bytes(shared) + sum(num_bytes(private.get(c, {})) for c in reached)
         if self.clock.pace is not None:
             reached, others = self._in_time(task, reached, shared, private)

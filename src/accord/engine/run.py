@@ -272,4 +272,4 @@ def _told(outcome: Outcome, audience: Audience) -> Outcome:
 
 def _is_kept(config: RunConfig, round: int) -> bool:
     every = config.checkpoint.every
-    return bool(every) and (round % every == 0 or round == config.rounds)
+    return round % every == 0 or round == config.rounds

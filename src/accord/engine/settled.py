@@ -25,7 +25,7 @@ def settled(config: RunConfig, dataset: Dataset | FederatedData | None = None) -
     if config.task == "auto" and dataset is not None:
         config = replace(config, task=dataset.problem)
     part = config.partition
-    if isinstance(dataset, FederatedData) or (part.name != "auto" and part.clients and part.test != "auto"):
+    if isinstance(dataset, FederatedData):
         return config
     found = arrangement(dataset, part.name, part.clients, part.test)
     return replace(config, partition=replace(part, name=found.partition, clients=found.clients, test=found.test))

@@ -48,7 +48,7 @@ def fit(kind: Any, value: object, bounds: Range | None = None) -> object:
         return _union(kind, value, bounds)
     if origin is Literal:
         return _choice(args, value)
-    if origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, Sequence)):
+    if isinstance(origin, type) and issubclass(origin, Sequence):
         return _sequence(kind, value, bounds)
     if kind is float or kind is int:
         return _number(kind, value, bounds)
@@ -71,9 +71,9 @@ def expected(kind: Any, plural: bool = False) -> str:
         return " or ".join([*words, f'"{NONE}"'] if type(None) in args else words)
     if origin is Literal:
         return "one of " + ", ".join(str(a) for a in args) if len(args) > 1 else show(args[0])
-    if origin is tuple and args and args[-1] is not Ellipsis:
+    if origin is tuple and args[-1] is not Ellipsis:
         return f"a list of {len(args)} {expected(args[0], plural=True)}"
-    if origin is not None and args:
+    if origin is not None:
         return f"a list of {expected(args[0], plural=True)}"
     singular, many = {
         bool: ("true or false", "true or false"),

@@ -174,10 +174,10 @@ def _header(data: bytes, limits: Limits) -> tuple[dict[str, Any], int]:
     check_size("the message", len(data), limits.size, "bytes")
     place = LENGTH + len(OPENING)
     length = int.from_bytes(data[:LENGTH], "little")
-    if len(data) < place + len(ZEROS) or data[LENGTH:place] != OPENING:
+    if data[LENGTH:place] != OPENING:
         raise _refusal("they do not begin like one")
     check_size("the message's header", length, limits.header, "bytes")
-    if LENGTH + length > len(data) or length < len(OPENING) + len(ZEROS):
+    if LENGTH + length > len(data):
         raise _refusal(f"a header of {length} bytes does not fit into {len(data)}")
     view, after = memoryview(data), place + len(ZEROS)
     if _checksum([view[:place], ZEROS, view[after:]]) != data[place:after]:

@@ -97,8 +97,7 @@ TEXTS = Field(
 def _survey(text: str, bounds: Bounds) -> None:
     """Depth and number of values, read off the brackets and commas that stand outside of strings."""
     outside = STRING.sub("", text.replace("\\\\", "").replace('\\"', ""))
-    opened, closed = (sum(outside.count(bracket) for bracket in pair) for pair in ("[{", "]}"))
-    if max(opened, closed) + outside.count(",") > bounds.entries:
+    if sum(map(outside.count, "[{,")) > bounds.entries:
         raise ValueError(f"more than {bounds.entries} entries")
     depth = 0
     for bracket in BRACKET.finditer(outside):

@@ -13,7 +13,8 @@ import torch
 
 from accord.config import load_config
 from accord.data import from_table
-from accord.data.own.schema import Schema, Summary, agree, write_json
+from accord.data.own import schema as schema_file
+from accord.data.own.schema import ColumnSummary, Schema, Summary, agree, write_json
 from accord.data.own.summaries import summarise
 from accord.engine.build import build_data
 from accord.errors import ConfigError, DataError
@@ -194,3 +195,28 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match=r"a column of .* must have the fields"):
         Summary.read(tmp_path / "summary.json")
+
+
+def test_a_number_that_is_the_same_everywhere_is_left_as_it_is() -> None:
+    """What is divided by is 1, not 0; and moments of sites are put together by how many values they know."""
+
+    def column(known: int, mean: float, variance: float) -> Summary:
+        return Summary("y", "regression", ("y",), (ColumnSummary("a", "number", (), known, mean, variance),))
+
+    same = agree({"one": column(3, 7.0, 0.0), "two": column(5, 7.0, 0.0)}).inputs
+    assert (same.mean, same.std, same.columns[0].fill) == ((7.0,), (1.0,), 7.0)
+    # 3 values of mean 1 and variance 2, one value 5: mean 2, variance (3 * (2 + 1) + 1 * (0 + 9)) / 4
+    other = agree({"one": column(3, 1.0, 2.0), "two": column(1, 5.0, 0.0), "none": column(0, 0.0, 0.0)}).inputs
+    assert (other.mean, other.std) == ((2.0,), (pytest.approx(4.5**0.5),))
+    with pytest.raises(DataError, match="column 'a' has no value at any site"):
+        agree({"none": column(0, 0.0, 0.0)})
+
+
+def test_a_file_may_be_as_large_as_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1}')
+    monkeypatch.setattr(schema_file, "LARGEST", 8)
+    assert schema_file.read_json(path) == {"a": 1}
+    monkeypatch.setattr(schema_file, "LARGEST", 7)
+    with pytest.raises(DataError, match="is larger than"):
+        schema_file.read_json(path)

@@ -25,8 +25,6 @@ class Sites(NamedTuple):
 
 def site_ids(clients: Any, count: int, what: str = "clients") -> list[str]:
     """The name of each sample's client; ids are whole numbers or strings, not both."""
-    if isinstance(clients, list | tuple) and len({isinstance(c, str) for c in clients if c is not None}) > 1:
-        raise DataError(f"{what} mixes strings and numbers; use one kind")  # 1 and "1" would become one client
     if not isinstance(clients, Tensor) and np.ma.is_masked(clients):
         raise DataError(f"{what} has masked entries; fill or drop them first")
     values = vector(clients, what) if np.ndim(clients) == 1 else np.zeros((0, 0))
@@ -41,7 +39,7 @@ def site_ids(clients: Any, count: int, what: str = "clients") -> list[str]:
         )
     names = [_name(value, what) for value in values.tolist()]
     if len({isinstance(value, str) for value in values.tolist()}) > 1:
-        raise DataError(f"{what} mixes strings and numbers; use one kind")
+        raise DataError(f"{what} mixes strings and numbers; use one kind")  # 1 and "1" would become one client
     below = [place for place, name in enumerate(names) if name.startswith("-") and name[1:].isdigit()]
     if below and not isinstance(values[below[0]], str):
         raise DataError(
@@ -54,7 +52,7 @@ def site_ids(clients: Any, count: int, what: str = "clients") -> list[str]:
 def numbered(train: Sequence[str], test: Sequence[str] | None = None) -> Sites:
     """Clients in the order of their ids, numbers by their size; test clients must have train samples."""
     names = tuple(in_order(set(train)))
-    alike = sorted(name for name in names if name != name.strip() and name.strip() in names)
+    alike = [name for name in names if name != name.strip() and name.strip() in names]
     if alike:
         raise DataError(f"clients whose names differ by spaces only: {listed(alike)}; write each in one way")
     place = {name: number for number, name in enumerate(names)}
@@ -74,7 +72,7 @@ def numbered(train: Sequence[str], test: Sequence[str] | None = None) -> Sites:
 def in_order(names: set[str]) -> list[str]:
     """Sorted; by value if all are whole numbers, so that 10 comes after 9."""
     whole = all(name.isascii() and name.isdigit() for name in names)
-    return sorted(names, key=lambda name: (int(name) if whole else 0, name))
+    return sorted(names, key=(lambda name: (int(name), name)) if whole else None)
 
 
 def _name(value: Any, what: str) -> str:

@@ -36,14 +36,14 @@ def dirichlet(
     labels = labels_of(dataset.train, dataset.num_classes)
     enough(len(labels), clients, min_size)
     class_sizes = np.bincount(labels, minlength=dataset.num_classes)
-    best, least = np.zeros((0, 0), dtype=np.int64), len(labels)
+    draws: list[tuple[int, Index]] = []
     for _ in range(REDRAWS):
         counts = dirichlet_counts(class_sizes, clients, alpha, balance, rng)
         short = int(np.maximum(min_size - counts.sum(axis=1), 0).sum())
-        if short < least:
-            best, least = counts, short
+        draws.append((short, counts))
         if not short:
             break
+    _, best = min(draws, key=lambda draw: draw[0])
     return by_owner(top_up(deal(labels, best, rng), clients, min_size, rng), clients)
 
 

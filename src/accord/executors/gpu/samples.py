@@ -47,7 +47,7 @@ class Samples:
         data = site.data
         self.num_classes = data.num_classes
         shape, dtype = data.sample_shape, self._dtype()
-        row_bytes = max(int(np.prod(shape)), 1) * dtype.itemsize + 8
+        row_bytes = int(np.prod(shape)) * dtype.itemsize + 8
         self._per_client = data.transform is not None
         self._count = len(data.train.order) if self._per_client else len(data.train_pool)
         self.whole = self._count * row_bytes <= budget

@@ -1,0 +1,72 @@
+"""Which values go into which file of a model's folder: the global model's, what is common, what is a client's own."""
+
+from __future__ import annotations
+
+import hashlib
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from safetensors.torch import load
+
+from accord.core.tensors import Tree, clone
+from accord.engine.model_folder import _files
+from support.federation import tiny_model
+
+MODEL = tiny_model()
+
+
+def files(module: Any, found: dict[int, Tree], network: Any = MODEL.network) -> tuple[dict[str, Tree], dict[str, Any]]:
+    """What is in every file, and the record; of clients called a, b, ..."""
+    record: dict[str, Any] = {"weights": None, "shared": None, "clients": {}}
+    names = {client: chr(97 + client) for client in found}
+    subject: Any = SimpleNamespace(model=module, network=network, clients=names)
+    buffers = MODEL.init()[1]
+    own: Any = SimpleNamespace(
+        task=SimpleNamespace(model=MODEL),
+        found={client: {"model": tree, "buffers": buffers} for client, tree in found.items()},
+    )
+    written = dict(_files(subject, own, record))
+    for name, data in written.items():
+        noted = record["weights"] if name == "model.safetensors" else record["shared"]
+        if name.startswith("clients/"):
+            (noted,) = [e["sha256"] for e in record["clients"].values() if f"clients/{e['file']}" == name]
+        assert noted == hashlib.sha256(data).hexdigest()
+    return {name: load(data) for name, data in written.items()}, record
+
+
+def moved(params: Tree, *names: str) -> Tree:
+    return {name: value + 1 if name in names else value.clone() for name, value in params.items()}
+
+
+def test_clients_keep_what_differs_from_the_global_model() -> None:
+    params, buffers = MODEL.init()
+    first, *_ = params
+    found, record = files(MODEL.module(clone(params), buffers), {0: moved(params, first), 1: moved(params)})
+    assert list(found) == ["model.safetensors", "clients/a.safetensors", "clients/b.safetensors"]
+    assert found["model.safetensors"].keys() == params.keys()
+    assert all(torch.equal(found["model.safetensors"][name], value) for name, value in params.items())
+    assert found["clients/a.safetensors"].keys() == {first}
+    assert torch.equal(found["clients/a.safetensors"][first], params[first] + 1)
+    assert found["clients/b.safetensors"] == {}
+    assert {name: (e["number"], e["file"]) for name, e in record["clients"].items()} == {
+        "a": (0, "a.safetensors"),
+        "b": (1, "b.safetensors"),
+    }
+    assert record["shared"] is None
+
+
+def test_without_a_global_model_what_nobody_trains_is_common() -> None:
+    params, _ = MODEL.init()
+    whole, record = files(None, {0: moved(params)})
+    assert list(whole) == ["clients/a.safetensors"]
+    assert whole["clients/a.safetensors"].keys() == params.keys()
+    assert (record["weights"], record["shared"]) == (None, None)
+    frozen = tiny_model().network
+    fixed = next(name for name, _ in frozen.named_parameters())
+    frozen.get_parameter(fixed).requires_grad_(False)
+    found, record = files(None, {0: moved(params)}, frozen)
+    assert list(found) == ["shared.safetensors", "clients/a.safetensors"]
+    assert found["shared.safetensors"].keys() == {fixed}
+    assert found["clients/a.safetensors"].keys() == params.keys() - {fixed}
+    assert record["weights"] is None
