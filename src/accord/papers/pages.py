@@ -13,7 +13,7 @@ from accord.papers.drawing import Drawn
 from accord.papers.experiment import Experiment, Setting
 from accord.papers.figures import draw
 from accord.papers.readings import filled
-from accord.papers.records import Record, Records
+from accord.papers.records import OLD, Record, Records
 from accord.papers.reproduction import seeds_of
 from accord.papers.singles import broken, repeats
 from accord.papers.table import Table
@@ -193,7 +193,7 @@ def made_with(records: Iterable[Record]) -> str:
         share = sum(record.device_seconds for record in known)
         numbers = f"{len(known)} | {rounds} | {seconds:.0f} | {f'{share:.0f}' if share else '-'}"
         lines.append(f"| {version} | {where} | {note} | {numbers} |")
-    said = [CLOCK, *([EARLIER] if any(version.startswith(words.OLD) for version, _, _ in groups) else [])]
+    said = [CLOCK, *([EARLIER] if any(version.startswith(OLD) for version, _, _ in groups) else [])]
     return "\n\n".join(["\n".join(lines), *map(wrapped, said)])
 
 

@@ -29,6 +29,7 @@ _OF_THE_MACHINE = (
 _OF_THE_DATA = ("dir", "download")
 # Measures that only some tables and figures ask for: a run without them does not answer those.
 LOOKS = ("drift", "feature_map", "local_on_global", "local_view", "map", "retrieval", "training", "unseen_epochs")
+OLD = "0.1."  # versions whose clients drew other batches
 FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has
 
 
@@ -79,6 +80,11 @@ class Record:
     def version(self) -> str:
         """Of Accord."""
         return str(self.fields.get("versions", {}).get("accord", "unknown"))
+
+    @property
+    def old(self) -> bool:
+        """Whether its numbers are marked: clients draw other batches since."""
+        return self.version.startswith(OLD)
 
     @property
     def seconds(self) -> float:

@@ -9,6 +9,10 @@ from itertools import combinations
 from accord.papers.records import Record, Records
 from accord.papers.table import Table
 
+SAID = (
+    "They differ in rounding alone, some also in the version of Accord. Tables show the one that went furthest, then the\n"
+    "newer."
+)
 _WHERE = re.compile(r"training diverged in round (\d+)(?: on client (\d+))?")
 
 
@@ -49,7 +53,7 @@ def repeats(tables: Sequence[Table], records: Records) -> list[str]:
     lines = []
     for known in _families(tables, records):
         for first, second in combinations(known, 2):
-            gaps = apart(first, second) if first.version == second.version else {}  # others may draw other batches
+            gaps = apart(first, second) if first.old == second.old else {}
             if gaps:
                 mean, largest = sum(gaps.values()) / len(gaps), max(gaps.values())
                 hows = " / ".join(dict.fromkeys((_how(first), _how(second))))
@@ -59,7 +63,14 @@ def repeats(tables: Sequence[Table], records: Records) -> list[str]:
         "| run | seed | clients trained | rounds | points of accuracy apart, mean | largest |",
         "|---|---|---|---|---|---|",
     ]
-    return ["They differ in rounding alone.", "\n".join([*head, *sorted(lines)])] if lines else []
+    return (
+        [
+            "They differ in rounding alone, some also in the version of Accord. Tables show the one that went furthest, then the newer.",
+            "\n".join([*head, *sorted(lines)]),
+        ]
+        if lines
+        else []
+    )
 
 
 def apart(first: Record, second: Record) -> dict[int, float]:

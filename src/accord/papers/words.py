@@ -9,7 +9,6 @@ from accord.papers.experiment import Column, Place, Row
 from accord.papers.table import Cell, Table
 from accord.report.tables import estimate
 
-OLD = "0.1."  # versions whose numbers are marked: clients draw other batches since
 LEGEND = (
     "Paper: as printed. Ours: mean ± sample deviation over the seeds that went furthest, in brackets the difference to "
     "the paper; a number in square brackets is the round it was read at, where other rows of the column went further. "
@@ -68,7 +67,7 @@ def ours(table: Table, cell: Cell, column: Column) -> str:
         text += f" ({sign}{column.number.write(abs(cell.difference))})"
     if cell.rounds < table.rounds(column):
         text += f" [{cell.rounds}]"
-    if any(record.version.startswith(OLD) for record in cell.records):
+    if any(record.old for record in cell.records):
         text += " †"
     return f"{text}, {lost}" if lost else text
 
