@@ -175,6 +175,18 @@ def test_squared_distances(seed: int, count: int) -> None:
         assert float(found[i, j]) == pytest.approx(float(((values[i] - values[j]) ** 2).sum()), abs=1e-12)
 
 
+def test_what_is_not_finite_is_infinitely_far_away() -> None:
+    found = squared_distances(answers([[0.0], [3.0], [math.nan], [math.inf], [1e200]]), "model").tolist()
+    far = math.inf
+    assert found == [
+        [0.0, 9.0, far, far, far],
+        [9.0, 0.0, far, far, far],
+        [far, far, 0.0, far, far],
+        [far, far, far, 0.0, far],
+        [far, far, far, far, 0.0],
+    ]
+
+
 # norm clipping -------------------------------------------------------------------------------------------------
 def test_norm_clip_by_hand() -> None:
     """Changes (3, 4) of norm 5 and (0, 1): the first is halved; samples 1 and 2 weigh the mean."""

@@ -324,6 +324,10 @@ def test_refusals() -> None:
     model.num_features = 0
     with pytest.raises(ConfigError, match="has 0 of them"):
         run_of(data, model)
+    with pytest.raises(ConfigError, match="has 1 of them"):
+        run_of(data, tiny_model(hidden=(1,)))
+    run_of(data, tiny_model(hidden=(2,)))  # two can be correlated, and two samples are neighbours
+    run_of(data, setup={"plan": Plan(batch_size=2)})
     with pytest.raises(ConfigError, match="2 features for 3 classes"):
         run_of(data, tiny_model(hidden=(2,)), frozen_head=True)
 

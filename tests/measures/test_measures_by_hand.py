@@ -397,6 +397,53 @@ def test_a_matrix_is_for_fifty_classes_at_most() -> None:
     assert confusion_matrix(T([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]), T([0, 0, 1])).tolist() == [[1, 1], [0, 1]]
 
 
+def test_a_map_of_features_is_for_as_many_classes_as_a_byte_holds_and_a_global_model() -> None:
+    def scene(problem: str, classes: int, has_global_model: bool = True, **local: Any) -> Any:
+        task = LocalTraining(tiny_model(), (SampleLoss(),), **local)
+        algorithm = SimpleNamespace(has_global_model=has_global_model, tasks={"train": task})
+        data = SimpleNamespace(num_classes=classes)
+        return SimpleNamespace(problem=PROBLEMS[problem], data=data, algorithm=algorithm)
+
+    for name, words in (
+        ("feature_map", "this method has no such model"),
+        ("local_view", "needs a method with a global"),
+    ):
+        MEASURES[name].check(scene("classification", 256))
+        for wrong in (scene("classification", 257), scene("regression", 1), scene("multilabel", 3)):
+            with pytest.raises(ConfigError, match=f"evaluate.{name} is for classification with at most 256 classes"):
+                MEASURES[name].check(wrong)
+        with pytest.raises(ConfigError, match=words):
+            MEASURES[name].check(scene("classification", 3, has_global_model=False))
+    with pytest.raises(ConfigError, match="whose clients send all of theirs"):
+        MEASURES["local_view"].check(scene("classification", 3, personal=frozenset({"head.bias"})))
+    other = scene("classification", 3)
+    other.algorithm.tasks = {}
+    with pytest.raises(ConfigError, match="whose clients send all of theirs"):
+        MEASURES["local_view"].check(other)
+
+
+def test_a_metric_is_tried_before_the_run_on_a_few_samples_and_on_one() -> None:
+    tried: list[Any] = []
+
+    def noted(logits: Any, labels: Any) -> float:
+        tried.append((tuple(logits.shape), labels.tolist()))
+        return 0.0
+
+    def scene(problem: str, classes: int, y: Any) -> Any:
+        data = SimpleNamespace(num_classes=classes, test_pool=SimpleNamespace(y=T(y)))
+        return SimpleNamespace(problem=PROBLEMS[problem], data=data)
+
+    Metric(noted, "noted").check(scene("classification", 3, [2, 2, 2, 2]))
+    assert tried == [((3, 3), [0, 1, 2]), ((1, 3), [0])], "one of each class"
+    tried.clear()
+    Metric(noted, "noted").check(scene("multilabel", 2, [[1, 0], [0, 0], [1, 1]]))
+    assert tried == [((2, 2), [[1, 0], [0, 0]]), ((1, 2), [[1, 0]])], "the first two"
+    with pytest.raises(ConfigError, match=r"evaluate\.noted is for 2 classes, and the data has 3"):
+        Metric(noted, "noted", classes=2).check(scene("classification", 3, [0]))
+    with pytest.raises(ConfigError, match=r"evaluate\.noted is not defined for multilabel, only for regression"):
+        Metric(noted, "noted", problems=("regression",)).check(scene("multilabel", 2, [[1, 0]]))
+
+
 def test_scores_of_classes_by_hand() -> None:
     logits, labels = T([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), T([0, 1, 1])
     # class 0: TP 1, FP 1; class 1: TP 1, FN 1; class 2 is neither there nor said
@@ -407,6 +454,9 @@ def test_scores_of_classes_by_hand() -> None:
     several = T([[1.0, -1.0], [1.0, -1.0]])
     assert micro_f1(several, T([[1, 0], [0, 1]])) == pytest.approx(2 * 1 / 4)
     assert math.isnan(micro_f1(-T([[1.0]]), T([[0]])))
+    # a logit of 0 is a half: no likelier than not
+    assert micro_f1(T([[0.0, 1.0]]), T([[1, 1]])) == pytest.approx(2 * 1 / 3)
+    assert math.isnan(micro_f1(T([[0.0]]), T([[0]])))
     assert macro_f1(several, T([[1, 0], [0, 0]])) == pytest.approx(2 / 3), "of the first label alone"
 
 

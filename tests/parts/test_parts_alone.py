@@ -16,6 +16,7 @@ from accord.algorithms.fedntd import NotTrueDistillation
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import SGD, Schedule
+from accord.core.task import Part
 from accord.core.types import Replies, Result, World
 from accord.errors import ConfigError
 from accord.models import adapt
@@ -149,6 +150,13 @@ def test_rows_are_dependent_by_their_directions_not_by_their_size(scale: float) 
         orthonormal_rows(scale * T([[0.1, 0.2, 0.3], [0.3, 0.6, 0.9]], dtype=torch.float64))
 
 
+def test_rows_that_are_almost_parallel_are_told_apart_in_double_precision() -> None:
+    """What (1, 1, 1 + d) has beside (1, 1, 1) points along (-1, -1, 2), however small d is."""
+    rows = orthonormal_rows(T([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0001]]))
+    assert rows.dtype == torch.float32
+    assert torch.allclose(rows[1], T([-1.0, -1.0, 2.0]) / 6**0.5, atol=1e-6)
+
+
 def test_a_fixed_head_is_not_sent() -> None:
     model = model_of(Linears())
     trained, _ = model.init()
@@ -215,7 +223,12 @@ def test_what_cannot_be_projected() -> None:
 def test_turns_open_and_close_the_gates_and_clip_each_group_alone() -> None:
     """Turns 1, 0, 1 in a round of three steps; who has none never moves."""
     setup = replace(setup_of(), clip=2.0, keeps_optimizer=True)
-    task = setup.local(SampleLoss(), personal=frozenset({"head.bias"}))
+
+    class Drawing(Part):
+        def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
+            return {"drawn": rng.random((steps, batch))}
+
+    task = setup.local(SampleLoss(), Drawing(), personal=frozenset({"head.bias"}))
     asked: list[int] = []
 
     def order(steps: int) -> Any:
@@ -230,8 +243,9 @@ def test_turns_open_and_close_the_gates_and_clip_each_group_alone() -> None:
     assert all(getattr(taking, name) == getattr(task, name) for name in kept)
     noise = taking.noise(np.random.default_rng(0), 3, 4)
     assert (noise["turns.now"].tolist(), asked) == ([1, 0, 1], [3])
+    assert noise["drawn"].tolist() == np.random.default_rng(0).random((3, 4)).tolist()
     gates = {tree: {"gate": {"apart": T(9.0), "rest": T(9.0)}} for tree in ("model", "other")}
-    carry = {"optimizer": gates, "SampleLoss": {}}
+    carry = {"optimizer": gates, "SampleLoss": {}, "Drawing": {}}
     for now, wanted in ((0, (1.0, 0.0, 0.0, 1.0)), (1, (0.0, 1.0, 0.0, 0.0))):
         batch: Any = SimpleNamespace(noise={"turns.now": T(now)})
         assert taking.prepare(at(0), carry, batch) is batch
@@ -278,6 +292,7 @@ def test_parts_by_name_with_their_settings() -> None:
 def test_parts_that_go_together() -> None:
     momentum = ClientMomentum(Schedule(0.1), SGD())
     check_together([momentum, SampleLoss(), NotTrueDistillation()])
+    check_together([NotTrueDistillation(), SampleLoss(), momentum])
     with pytest.raises(ConfigError, match="the part SampleLoss is listed twice"):
         check_together([SampleLoss(), momentum, SampleLoss()])
 

@@ -117,8 +117,7 @@ def squared_distances(replies: Replies, tree: str) -> Tensor:
         if value.is_floating_point():
             for _, flat in stacked_blocks(replies, tree, name):
                 total += torch.stack([(flat - row).square_().sum(1) for row in flat]).cpu()
-    total = total.nan_to_num(nan=torch.inf)
-    return total.fill_diagonal_(0)
+    return total.masked_fill_(total.isnan(), torch.inf).fill_diagonal_(0)
 
 
 @dataclass(frozen=True)
