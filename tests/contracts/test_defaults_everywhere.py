@@ -21,6 +21,7 @@ from accord.engine import build, exchange, federation, identity, profile
 from accord.executors import kernels, registry, worker
 from accord.executors.gpu import batched, buffers, lanes
 from accord.executors.processes import TRIES, Processes
+from accord.executors.ray import OnRay
 from accord.measures import MEASURES, accuracy, column, measure, predictions, scene
 from accord.measures.confusion import LARGEST
 from accord.measures.ece import BINS
@@ -63,6 +64,7 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (lanes.Lanes.run, {"room": 1}),
     (kernels.layers_for, {"channels_last": False, "compiled": False}),
     (Processes, {"workers": 0}),
+    (OnRay, {"workers": 0}),
     (registry.make_executor, {"workers": 0}),
     (accuracy.top_mean, {"count": 5, "higher": True}),
     (column.Column, {"compared": True}),

@@ -26,11 +26,15 @@ from accord.data.files.download import Remote
 from accord.data.files.idx import parse_idx
 from accord.data.own.sites import in_order, numbered, site_ids
 from accord.data.own.table_columns import kind_of
-from accord.data.partitions import PARTITIONS
+from accord.data.partitions import PARTITIONS, partition
+from accord.data.partitions.dirichlet import lda_client
+from accord.data.public import msmt17
 from accord.data.splits import stratified
 from accord.data.streams import per_image, stream
-from accord.data.transforms import cropping
+from accord.data.transforms import TRANSFORMS, cropping, rotation
+from accord.data.transforms.permutation import Permute
 from accord.errors import ConfigError, DataError
+from accord.settings import Range, settings_of
 
 
 def named(train: list[int], test: list[int] | None = None, names: tuple[str, ...] = ()) -> Dataset:
@@ -432,3 +436,75 @@ def test_how_large_a_sample_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_a_column_of_several_types_is(values: list[Any], kind: str) -> None:
     assert kind_of(np.array(values, dtype=object)) == kind
+
+
+def test_a_class_that_runs_out_gets_no_share_and_the_others_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One, five and five are left, eight are wanted: 4, 2, 2 and then 0, 2, 1 for those missing."""
+    asked: list[Any] = []
+
+    def draw(concentration: Any, rng: Any) -> Any:
+        asked.append(concentration.tolist())
+        return np.array([0.5, 0.25, 0.25])
+
+    def multinomial(count: int, share: Any) -> Any:
+        asked.append((count, share.tolist()))
+        return np.array({8: [4, 2, 2], 3: [0, 2, 1]}[count])
+
+    monkeypatch.setattr("accord.data.partitions.dirichlet.dirichlet_draw", draw)
+    rng: Any = SimpleNamespace(multinomial=multinomial)
+    left = np.array([1, 5, 5])
+    assert lda_client(left, 8, 0.5, False, rng).tolist() == [1, 4, 3]
+    assert asked == [[0.5] * 3, (8, [0.5, 0.25, 0.25]), (3, [0.0, 0.5, 0.5])]
+
+
+def test_clients_left_without_samples_are_named() -> None:
+    try:
+
+        @partition("nothing_for_most")
+        def rule(dataset: Dataset, clients: int, rng: np.random.Generator) -> Groups:
+            return Groups.of([[0]] + [[]] * (clients - 1))
+
+        pool = Pool(torch.zeros(9, 1), torch.zeros(9, dtype=torch.int64))
+        dataset = Dataset("toy", pool, pool, ("a",))
+        for clients, shown in ((6, "1, 2, 3, 4, 5"), (8, "1, 2, 3, 4, 5, ...")):
+            with pytest.raises(DataError, match=rf"leaves {clients - 1} of {clients} .* \(clients {shown}\); ask"):
+                rule(dataset, clients, np.random.default_rng(0))
+    finally:
+        PARTITIONS._entries.pop("nothing_for_most")  # the registry is shared by all tests of this process
+
+
+def test_bounds_of_concentrations() -> None:
+    for name in ("dirichlet", "lda"):
+        assert settings_of(PARTITIONS[name])["alpha"].bounds == Range(low=1e-6, high=1e9)
+
+
+@pytest.mark.parametrize("line", ["0000/a.jpg", "0000/0000_000_01_x.jpg one", "../0000_000_01_x.jpg 3", "a b 3", "3"])
+def test_a_line_of_a_list_is_a_file_and_an_identity(line: str, tmp_path: Path) -> None:
+    good = "0000/0000_000_01_0303morning_0015_0.jpg 7"
+    (tmp_path / "list_query.txt").write_text(f"{good}\n")
+    (seen,) = msmt17._list(tmp_path, "query", "test")
+    assert (seen.path, seen.identity, seen.camera) == (tmp_path / "test" / good.split()[0], "test-0007", 1)
+    (tmp_path / "list_query.txt").write_text(f"{good}\n{line}\n")
+    with pytest.raises(DataError, match=r"list_query\.txt: .* is no file and identity"):
+        msmt17._list(tmp_path, "query", "test")
+
+
+def test_a_permutation_has_its_seed_and_leaves_the_first_client_where_asked() -> None:
+    pool = Pool(torch.zeros(2, 1, 2, 2), torch.zeros(2, dtype=torch.int64))
+    dataset = Dataset("toy", pool, pool, ("a",))
+    for keep in (True, False):
+        change = TRANSFORMS["permute"](dataset, 3, 5, keep_first=keep, environments=2)
+        assert change.transform == Permute(5, keep)
+        assert [one.name for one in change.environments] == ["client 0", "client 1"]
+        x = torch.arange(16.0).reshape(1, 1, 4, 4)
+        assert torch.equal(change.environments[0].change(x), x) is keep
+        expected = stream(5, "permute", 1).permutation(np.arange(16))
+        assert change.environments[1].change(x).flatten().tolist() == expected.tolist()
+
+
+def test_an_image_beyond_all_shares_has_the_last_angle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares may add up to a little less than one."""
+    monkeypatch.setattr(rotation, "per_image", lambda *given: np.array([0.0, 0.6, 0.9999999]))
+    monkeypatch.setattr(rotation.Rotate, "shares", lambda self, client: np.array([0.5, 0.4999]))
+    turned = rotation.Rotate((0.0, 90.0), per="image")
+    assert turned.choice(0, np.arange(3)).tolist() == [0, 1, 1]

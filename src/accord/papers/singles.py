@@ -9,10 +9,9 @@ from itertools import combinations
 from accord.papers.records import Record, Records
 from accord.papers.table import Table
 
-SAID = (
-    "They differ in rounding alone, some also in the version of Accord. Tables show the one that went furthest, then the\n"
-    "newer."
-)
+SAID = """\
+They differ in rounding alone, some also in the version of Accord. Tables show the one that went furthest, of those the
+newer one."""
 _WHERE = re.compile(r"training diverged in round (\d+)(?: on client (\d+))?")
 
 
@@ -63,14 +62,7 @@ def repeats(tables: Sequence[Table], records: Records) -> list[str]:
         "| run | seed | clients trained | rounds | points of accuracy apart, mean | largest |",
         "|---|---|---|---|---|---|",
     ]
-    return (
-        [
-            "They differ in rounding alone, some also in the version of Accord. Tables show the one that went furthest, then the newer.",
-            "\n".join([*head, *sorted(lines)]),
-        ]
-        if lines
-        else []
-    )
+    return [SAID, "\n".join([*head, *sorted(lines)])] if lines else []
 
 
 def apart(first: Record, second: Record) -> dict[int, float]:
