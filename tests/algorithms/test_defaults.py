@@ -5,16 +5,20 @@ Where neither gives a number the choice is ours, and is here so that it does not
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from accord.aggregate import EMA, FedAdam, FedAvgM, Mean
 from accord.aggregate.nash import Nash
 from accord.aggregate.reptile import Reptile, Rprop
 from accord.aggregate.robust import Krum, TrimmedMean
 from accord.algorithms import compose, dann, fedmmd, vhl
+from accord.algorithms.apple import Rates
 from accord.algorithms.fedbr import FedBR, components
 from accord.algorithms.fedbr.pseudo import Contribute, PseudoData
 from accord.algorithms.fedbuff import Buffered
@@ -25,7 +29,7 @@ from accord.algorithms.fedmmd import MMD
 from accord.algorithms.fedntd import NotTrueDistillation
 from accord.algorithms.fedrane import RelationalTraining
 from accord.algorithms.fedrane.relations import Relations
-from accord.algorithms.fedufo import performance
+from accord.algorithms.fedufo import NEVER, FedUFO, performance
 from accord.algorithms.fedufo.alignment import Discriminator
 from accord.algorithms.fedufo.peers import Peers
 from accord.algorithms.mixup import Mixup
@@ -39,6 +43,8 @@ from accord.models.around import graph
 from accord.models.around.heads import SHORTEST
 from accord.parts.momentum import ClientMomentum
 from accord.settings import settings_of
+from accord.settings.bounds import Range, Search
+from support.federation import TinyRun
 
 DISCRIMINATOR: dict[str, Any] = {
     "uad_weight": 1.0,
@@ -206,7 +212,9 @@ def test_what_methods_with_a_server_of_their_own_are_left_at() -> None:
     assert left_at(Buffered) == {"concurrency": 0, "buffer": 0, "max_staleness": 0}
     assert left_at(Calibrated) == left_at(MetaUpdated) == {}, "their factories say all of it"
     assert left_at(FusionMethod) == {"evaluate": "prev"}
-    assert left_at(FedBR)["every_round"] is True
+    pseudo = left_at(FedBR)
+    assert (pseudo["every_round"], pseudo["pseudo"].size, pseudo["pseudo"].proxy) == (True, 0, None)
+    assert left_at(FedUFO) == {"grouped": False, "priors_from": NEVER, "measure_from": NEVER}
     assert (Contribute(1, 2, False).plan, HandOver(0.1).plan) == (Plan(0, 1, 1), Plan(1, 0, 0))
     assert {f.name: f.default for f in fields(Peers) if f.default is not MISSING} == {
         "target": None,
@@ -216,6 +224,33 @@ def test_what_methods_with_a_server_of_their_own_are_left_at() -> None:
     training = {f.name: f.default for f in fields(RelationalTraining)}
     assert training["graph_size"] == 128
     assert NotTrueDistillation().reach == 0
+    drawn = inspect.signature(Discriminator.draw).parameters
+    assert (drawn["round"].default, drawn["client"].default) == (-1, -1), "the server's: no round's and no client's"
+    assert Rates.stacks is False, "its two kinds of steps are told apart by the names of a tree"
+
+
+SHARE, HALF = Range(low=0, below=1), Range(low=0, below=0.5)
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "bounds", "search"),
+    [
+        ("apple", "eps", Range(above=0, below=1), None),  # 1 would not decay
+        ("fedmix", "lam", SHARE, (0.05, 0.1, 0.2)),
+        ("fedmix", "means", Range(low=1), (5, 10, 20)),
+        ("fedreptile", "eps", Range(above=0, high=1), None),
+        ("krum", "hostile", HALF, None),  # a majority must be honest
+        ("naivemix", "lam", SHARE, (0.05, 0.1, 0.2)),
+        ("naivemix", "means", Range(low=1), (5, 10, 20)),
+        ("server_rprop", "step", Range(low=1e-7, high=0.1), None),
+        ("trimmed_mean", "trim", HALF, None),  # both ends are cut
+    ],
+)
+def test_where_a_setting_may_lie(method: str, setting: str, bounds: Range, search: tuple[float, ...] | None) -> None:
+    said = settings_of(ALGORITHMS[method])[setting]
+    assert said.bounds == bounds
+    if search is not None:
+        assert said.search == Search(choices=search)
 
 
 def test_numbers_that_are_no_settings() -> None:
@@ -230,3 +265,37 @@ def test_numbers_that_are_no_settings() -> None:
     # ours
     assert (vhl.CHANNELS, vhl.SIDE, vhl.LAYERS, vhl.SPREAD) == (16, 4, 3, 0.5)
     assert SHORTEST == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "beside"),
+    [
+        ("apple", "mu", {"relation_lr": 0.05, "horizon": 1.0}),
+        ("compose", "cgl", {}),
+        ("compose", "pseudo", {}),
+        ("dann", "lam", {}),
+        ("ditto", "lam", {}),
+        ("fedbr", "lam", {"mu": 0.0}),
+        ("fedbr", "mu", {"lam": 0.0}),
+        ("feddecorr", "beta", {}),
+        ("fedl2", "lam", {}),
+        ("fedmmd", "lam", {"floor": 0.0}),
+        ("fedmtl", "mu", {"form": "mean"}),
+        ("fedntd", "beta", {}),
+        ("fedprox", "mu", {}),
+        ("fedrane", "lambda_cd", {"gne": False}),
+        ("mixup", "alpha", {}),
+        ("moon", "mu", {"projection": 8}),
+        ("qffl", "q", {}),
+    ],
+)
+def test_a_weight_of_one_acts(method: str, setting: str, beside: dict[str, Any]) -> None:
+    """Only a weight of 0 switches a term off: 1 is not the same, after two rounds, on the server or at the clients."""
+
+    def ends(value: float) -> dict[tuple[str, str], Tensor]:
+        run = TinyRun(method, {**beside, setting: value}, rounds=10).rounds(2)
+        kept = {**(run.store.get(0) or {}), "model": run.state["model"]}
+        return {(tree, name): t for tree, leaves in kept.items() for name, t in leaves.items()}
+
+    off, on = ends(0.0), ends(1.0)
+    assert not all(torch.allclose(off[name], on[name], atol=1e-4) for name in off.keys() & on.keys())

@@ -81,6 +81,15 @@ def test_the_virtual_set(shape: tuple[int, ...]) -> None:
     assert float((torch.cdist(x.flatten(1), means).argmin(1) == y).float().mean()) > 0.8
 
 
+def test_only_images_are_smooth() -> None:
+    """What was doubled three times has neighbours that are alike; the numbers of a vector have none."""
+    images, _ = virtual_set(5, 60, 3, (1, 32, 32), torch.float32)
+    vectors, _ = virtual_set(5, 60, 3, (32, 32), torch.float32)
+    across, down = (images[..., 1:] * images[..., :-1]).mean(), (images[..., 1:, :] * images[..., :-1, :]).mean()
+    assert min(float(across), float(down)) > 0.5
+    assert abs(float((vectors[..., 1:] * vectors[..., :-1]).mean())) < 0.2
+
+
 def reference_rounds(run: TinyRun, space: str) -> Params:
     v, c = virtual_set(run.key.number("virtual"), 20, 3, (1, 8, 8), torch.float64)
     look = hidden if space == "features" else forward
@@ -147,3 +156,7 @@ def test_processes_give_the_same_bits() -> None:
 def test_bad_settings_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=name):
         vhl(tiny_setup(tiny_data(), tiny_model()), **{name: value})
+
+
+def test_one_virtual_sample_of_every_class_is_enough() -> None:
+    assert vhl(tiny_setup(tiny_data(), tiny_model()), count=3).local.parts[1].count == 3
