@@ -188,6 +188,15 @@ def test_two_gradient_rules_are_refused() -> None:
     check_together((momentum, Decorrelation(), NotTrueDistillation()))
 
 
+def test_a_mixture_of_two_gradient_rules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of Accord's own parts has a second one; a plugin's may."""
+    setup = tiny_setup(tiny_data(), tiny_model())
+    both = (*build_parts(setup, ["fedcm"]), Reversed())
+    monkeypatch.setattr("accord.algorithms.compose.build_parts", lambda setup, texts: both)
+    with pytest.raises(ConfigError, match=r"ClientMomentum and Reversed do not go together"):
+        compose(setup)
+
+
 def test_of_several_things_replaced_twice_the_first_by_name_is_said() -> None:
     with pytest.raises(ConfigError, match="Greedy and Greedier do not go together: each replaces thing 10;"):
         check_together((Greedy(), Greedier()))

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from accord.algorithms.fedbr import fedbr
-from accord.algorithms.fedbr.pseudo import Contribute, PseudoData, balanced_picks, uniform_picks
+from accord.algorithms.fedbr.pseudo import Contribute, PseudoData, as_proxy, balanced_picks, uniform_picks
 from accord.config import from_dict
 from accord.core.keys import Key
 from accord.core.types import ClientData, Replies, Result, World
@@ -229,3 +229,8 @@ def test_who_is_asked_does_not_depend_on_the_order_of_the_clients() -> None:
         counts = np.bincount(Key(7).at("pseudo", 2).integers(4, size=5), minlength=4)
         assert asked == {client: n for client, n in zip((0, 2, 4, 9), counts.tolist(), strict=True) if n}
         assert made[:, 0].tolist() == [1.0, 2.0, 1.0, 2.0, 1.0]
+
+
+def test_rows_of_numbers_are_a_proxy_too() -> None:
+    rows = torch.rand(1, 64)
+    assert torch.equal(as_proxy(rows, tiny_model()), rows)

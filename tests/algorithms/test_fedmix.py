@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fedmix import TaylorMix, fedmix, naivemix
+from accord.algorithms.fedmix import MixedWithMeans, TaylorMix, fedmix, naivemix
 from accord.core.types import Batch, ClientData, Job
 from accord.core.view import View
+from accord.engine.exchange import LocalExchange
 from accord.errors import ConfigError
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, Params, by_samples, near, same_in_processes, tiny
@@ -104,6 +105,18 @@ def test_what_is_exchanged(float64: None) -> None:
     assert torch.allclose(y, ybar)
 
 
+def test_naive_mixing_by_hand(float64: None) -> None:
+    """A quarter of a mean: 3/4 x + 1/4 xbar, and the labels alike."""
+    x, y = torch.tensor([[4.0, 8.0], [0.0, 4.0]]), torch.tensor([0, 1])
+    means = {"x": torch.tensor([[8.0, 0.0], [4.0, 4.0]]), "y": torch.tensor([[0.5, 0.5], [0.0, 1.0]])}
+    job = Job({"means": means}, {}, {}, {}, ClientData(x, y, x[:0], y[:0], 2))
+    batch = Batch(x, y, torch.ones(2), torch.arange(2), {"fedmix.pick": torch.tensor([0.1, 0.9])})
+    mixed = MixedWithMeans(0.25).batch(job, {}, batch)
+    assert mixed.x.tolist() == [[5.0, 6.0], [1.0, 4.0]]
+    assert mixed.y.tolist() == [[0.875, 0.125], [0.0, 1.0]]
+    assert len(mixed.index) == 0
+
+
 def test_the_taylor_term_is_the_slope_of_naive_mixing(float64: None) -> None:
     # d/dt of (1 - l) CE(f((1 - l) x + t xbar), y) at t = 0, times l.
     model = tiny_model(seed=3)
@@ -164,3 +177,18 @@ def test_bad_settings_are_refused(factory: Any, name: str, value: Any) -> None:
 def test_groups_nobody_can_fill_are_refused() -> None:
     with pytest.raises(ConfigError, match="16"):
         tiny(fedmix, {"means": 16})
+
+
+def test_clients_without_samples_are_not_asked_for_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[int]]] = []
+    ask = LocalExchange.__call__
+
+    def noted(self: Any, task: str, clients: Any, *rest: Any) -> Any:
+        asked.append((task, list(clients)))
+        return ask(self, task, clients, *rest)
+
+    monkeypatch.setattr(LocalExchange, "__call__", noted)
+    data, model = tiny_data(sizes=(6, 0, 1)), tiny_model()
+    run = TinyRun(naivemix(tiny_setup(data, model), means=3), data=data, model=model)
+    assert asked == [("means", [0, 2])]
+    assert len(run.state["means"]["y"]) == 2

@@ -10,9 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.algorithms.fedufo.alignment import naming_loss, uniform_loss
+from accord.algorithms.fedufo.alignment import Discriminator, UniformAlignment, naming_loss, uniform_loss
 from accord.algorithms.fedufo.consensus import Divergence
-from accord.algorithms.fedufo.peers import class_shares, group_target
+from accord.algorithms.fedufo.peers import Peers, class_shares, group_target
+from accord.core.keys import Key
+from accord.core.plan import Plan
 
 # the losses, by hand -------------------------------------------------------------------------------------------
 
@@ -95,3 +97,57 @@ def test_printed_group_target_is_nearly_flat(members: int, seed: int) -> None:
     assert torch.allclose(shares.sum(0), (counts.sum(0) > 0).float())
     target = group_target(10 * torch.randn(7, members, 10, generator=rng), shares, "softmax").exp()
     assert float((target.max(1).values / target.min(1).values).max()) <= math.e * (1 + 1e-5)
+
+
+# the discriminator, by hand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("train", "home", "epochs", "rate", "learns"),
+    [
+        ("round", "server", 1, 0.01, True),
+        ("round", "client", 1, 0.01, True),
+        ("round", "fresh", 1, 0.01, False),  # it would be thrown away as soon as it has learned
+        ("round", "server", 0, 0.01, False),
+        ("batch", "fresh", 1, 0.01, True),
+        ("batch", "server", 0, 0.01, True),  # its steps are the model's
+        ("batch", "server", 1, 0.0, False),
+        ("round", "client", 1, 0.0, False),
+    ],
+)
+def test_when_a_discriminator_learns(train: Any, home: Any, epochs: int, rate: float, learns: bool) -> None:
+    made = Discriminator(train=train, home=home, rate=rate, plan=Plan(epochs=epochs))
+    assert made.learns is learns
+    alignment = UniformAlignment(Peers(True), 1.0, made, 4)
+    assert set(alignment.discloses()) == ({"discriminator"} if learns and home == "server" else set())
+    assert alignment.has_own("after") is (train == "batch")
+    assert alignment.has_own("loss")
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "shapes"),
+    [
+        (1, 0, [(3, 4)]),
+        (2, 0, [(4, 4), (3, 4)]),
+        (2, 7, [(7, 4), (3, 7)]),
+        (3, 5, [(5, 4), (5, 5), (3, 5)]),
+    ],
+)
+def test_the_layers_of_a_discriminator(layers: int, hidden: int, shapes: list[tuple[int, int]]) -> None:
+    made = Discriminator(layers=layers, hidden=hidden)
+    drawn = made.draw(Key(1), 4, 3)
+    assert [tuple(t.shape) for t in drawn.values() if t.dim() == 2] == shapes
+    others = (made.draw(Key(2), 4, 3), made.draw(Key(1), 4, 3, 0, -1), made.draw(Key(1), 4, 3, -1, 0))
+    assert all(not torch.equal(other["0.weight"], drawn["0.weight"]) for other in others)
+    assert torch.equal(made.draw(Key(1), 4, 3, -1, -1)["0.weight"], drawn["0.weight"])
+
+
+def test_the_batches_of_a_discriminator() -> None:
+    """Five samples in twos: the last batch goes on with the epoch's first sample where it is filled up."""
+    order = torch.tensor([[4, 0], [2, 1], [0, 2], [1, 3], [3, 4]])
+    for policy, last in (("fill", 2), ("pad", 1)):
+        made = Discriminator(plan=Plan(epochs=2, batch_size=2, last_batch=policy))
+        batches = UniformAlignment(Peers(True), 1.0, made, 4)._batches(order)
+        first, second = [4, 2, 0, 1, 3, 4], [0, 1, 2, 3, 4, 0]
+        expected = [one for e in (first, second) for one in (e[:2], e[2:4], e[4 : 4 + last])]
+        assert [rows.tolist() for rows in batches] == expected
