@@ -40,6 +40,15 @@ def test_by_hand(float64: None) -> None:
     assert float(penalty(apart, "fedbr")) == pytest.approx(2 * (3 / 4) ** 2 / 4, rel=1e-3)
 
 
+def test_two_samples_by_hand(float64: None) -> None:
+    """Centred they are -1, 1 and -2, 2, of variance 2 and 8: with the unbiased deviation every product is 1."""
+    two = torch.tensor([[0.0, 0.0], [2.0, 4.0]])
+    assert float(penalty(two, "official")) == pytest.approx(1 / 2, rel=1e-7)
+    first, second = 1 / (2**0.5 + 1e-4), 2 / (8**0.5 + 1e-4)
+    products = [first * first, first * second, second * first, second * second]  # 2 z z / N
+    assert float(penalty(two, "fedbr")) == pytest.approx(sum(p**2 for p in products) / 4, rel=1e-9)
+
+
 @given(st.integers(2, 12), st.integers(2, 6), st.integers(0, 2**31))
 @example(2, 2, 3396738)  # two nearly equal values of a feature: the 1e-8 beside the variance shows
 @settings(max_examples=20, deadline=None)

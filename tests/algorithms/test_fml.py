@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -102,3 +104,16 @@ def test_processes_agree() -> None:
 def test_bad_settings(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         fml(tiny_setup(tiny_data(), tiny_model()), **settings)
+
+
+def test_a_share_of_nothing_is_not_computed() -> None:
+    """Labels alone ask no teacher, a teacher alone asks no labels."""
+    logits = torch.tensor([[0.0, 1.0]])
+
+    def refuse(logits: Tensor) -> Tensor:
+        raise AssertionError("nobody asked for the labels")
+
+    labels = SimpleNamespace(losses=lambda logits: logits.sum(1), mean=Tensor.mean)
+    assert float(taught(labels, logits, None, 1.0)) == 1.0  # type: ignore[arg-type]
+    taught_alone = SimpleNamespace(losses=refuse, mean=Tensor.mean)
+    assert float(taught(taught_alone, logits, logits, 0.0)) == 0.0  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from accord.aggregate import EMA, Mean
 from accord.algorithms.pfedme import pfedme
 from accord.core.plan import Plan
 from accord.errors import ConfigError
@@ -104,3 +105,16 @@ def test_defaults_train_and_processes_give_the_same_bits() -> None:
 def test_bad_settings_are_refused(settings: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         pfedme(tiny_setup(tiny_data(), tiny_model()), **settings)
+
+
+def test_the_servers_rule_and_where_steps_diverge() -> None:
+    """beta = 1 is the mean itself, 2 goes twice as far; eta lam = 2 goes to and fro for ever."""
+    setup = tiny_setup(tiny_data(), tiny_model(), lr=0.25)
+    for weight in ("uniform", "examples"):
+        mean = Mean(weight)
+        assert pfedme(setup, lam=4.0, weight=weight).aggregate == {"model": mean, "buffers": mean}
+        further = pfedme(setup, lam=4.0, beta=2.0, weight=weight).aggregate
+        assert further == {"model": EMA(-1.0, mean), "buffers": mean}
+    assert pfedme(setup, lam=7.9)
+    with pytest.raises(ConfigError, match="is 2, and 2 or more diverges"):
+        pfedme(setup, lam=8.0)
