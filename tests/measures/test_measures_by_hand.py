@@ -586,3 +586,29 @@ def test_a_loss_whose_power_is_no_number() -> None:
     assert _power(0.0) == 1.0
     assert math.isfinite(_power(699.9))
     assert math.isnan(_power(700.0))
+
+
+def test_what_a_metric_says_of_itself() -> None:
+    """What it was given, else the first line of its function's documentation, else its name in words."""
+
+    def far_off(logits: torch.Tensor, labels: torch.Tensor) -> float:
+        """How far it is off.
+
+        And more of it.
+        """
+        return 0.0
+
+    documented, told = Metric(far_off), Metric(far_off, "other", doc="in other words", title="Other")
+    plain = Metric(lambda logits, labels: 0.0, "so_many", better="lower", percent=True)
+    assert [m.__doc__ for m in (documented, told, plain)] == ["How far it is off.", "in other words", "so many"]
+    assert [m.setting.doc for m in (documented, told, plain)] == [m.__doc__ for m in (documented, told, plain)]
+    assert [m.setting.name for m in (documented, told, plain)] == ["far_off", "other", "so_many"]
+    assert [m.columns[0].title for m in (documented, told, plain)] == ["far off", "Other", "so many %"]
+    assert [(c.key, c.title, c.path, c.better, c.compared) for c in plain.columns] == [
+        ("so_many", "so many %", ("so_many",), "lower", True),
+        ("mean_client_so_many", "mean client so many %", ("client_so_many", "mean"), "lower", False),
+        ("worst_client_so_many", "worst client so many %", ("client_so_many", "worst"), "lower", False),
+        ("client_so_many_std", "client so many std %", ("client_so_many", "std"), "lower", False),
+    ]
+    assert [c.write(0.125) for c in plain.columns] == ["12.50"] * 4
+    assert documented.columns[0].better == "higher"
