@@ -16,16 +16,17 @@ from torch import Tensor
 from accord.aggregate import EMA, FedAdam, FedAvgM, Mean
 from accord.aggregate.nash import Nash
 from accord.aggregate.reptile import Reptile, Rprop
-from accord.aggregate.robust import Krum, TrimmedMean
+from accord.aggregate.robust import Krum, Median, NormClip, TrimmedMean
 from accord.algorithms import compose, dann, fedmmd, vhl
 from accord.algorithms.apple import Rates
 from accord.algorithms.fedbr import FedBR, components
 from accord.algorithms.fedbr.pseudo import Contribute, PseudoData
-from accord.algorithms.fedbuff import Buffered
+from accord.algorithms.fedbuff import Buffered, Stale
 from accord.algorithms.feddecorr import Decorrelation
 from accord.algorithms.fedfusion import FusionMethod
 from accord.algorithms.fedmeta import HandOver, MetaUpdated
 from accord.algorithms.fedmmd import MMD
+from accord.algorithms.fednova import Normalised
 from accord.algorithms.fedntd import NotTrueDistillation
 from accord.algorithms.fedrane import RelationalTraining
 from accord.algorithms.fedrane.relations import Relations
@@ -44,7 +45,7 @@ from accord.models.around.heads import SHORTEST
 from accord.parts.momentum import ClientMomentum
 from accord.settings import settings_of
 from accord.settings.bounds import Range, Search
-from support.federation import TinyRun
+from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
 
 DISCRIMINATOR: dict[str, Any] = {
     "uad_weight": 1.0,
@@ -299,3 +300,35 @@ def test_a_weight_of_one_acts(method: str, setting: str, beside: dict[str, Any])
 
     off, on = ends(0.0), ends(1.0)
     assert not all(torch.allclose(off[name], on[name], atol=1e-4) for name in off.keys() & on.keys())
+
+
+UNIFORM, SAMPLES = Mean("uniform"), Mean("examples")
+BY_SAMPLES = {"model": SAMPLES, "buffers": SAMPLES}
+ALIKE = {"model": UNIFORM, "buffers": UNIFORM}
+RULES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(["fedavg", "fedprox", "feddecorr", "fedntd", "mixup", "fedmix", "naivemix", "fedmeta"], BY_SAMPLES),
+    **dict.fromkeys(["ditto", "fedbabu", "fedper", "fedrep", "fedrod", "fml", "vhl", "compose"], BY_SAMPLES),
+    **dict.fromkeys(["spherefed", "centralized"], BY_SAMPLES),
+    **dict.fromkeys(["fedmmd", "fedl2", "fedcm", "scaffold", "pfedme"], ALIKE),
+    **{name: {} for name in ("local", "apple", "fedmtl", "groupdro")},
+    "moon": {**BY_SAMPLES, "projector": SAMPLES},
+    "dann": {**ALIKE, "discriminator": UNIFORM},
+    "fedbr": {**ALIKE, "projector": UNIFORM},
+    "feddyn": {"buffers": UNIFORM},
+    "qffl": {"buffers": UNIFORM},
+    "fednova": {"model": Normalised(SGD()), "buffers": SAMPLES},
+    "fedbuff": {"model": Stale(1.0, 0.5), "buffers": UNIFORM},
+    "fedreptile": {"model": Reptile(0.5, "none", 3), "buffers": UNIFORM},
+    "server_rprop": {"model": Rprop(1e-3), "buffers": UNIFORM},
+    "median": {"model": Median(), "buffers": Median()},
+    "trimmed_mean": {"model": TrimmedMean(0.1), "buffers": TrimmedMean(0.1)},
+    "krum": {"model": Krum(0.2, 1), "buffers": Krum(0.2, 1)},
+    "norm_clip": {"model": NormClip(5.0), "buffers": SAMPLES},
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_how_a_method_left_alone_aggregates(name: str) -> None:
+    """By samples or all alike, as its card says, in a run of three rounds."""
+    method: Any = ALGORITHMS[name](tiny_setup(tiny_data(), tiny_model(), rounds=3))
+    assert dict(method.aggregate) == RULES[name]

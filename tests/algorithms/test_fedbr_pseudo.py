@@ -125,6 +125,7 @@ def test_proxy_images_come_from_python() -> None:
         torch.rand(0, 1, 8, 8),
         torch.rand(3),
         torch.full((2, 1, 8, 8), float("nan")),
+        torch.cat([torch.rand(1, 1, 8, 8), torch.full((1, 1, 8, 8), float("inf"))]),
         torch.zeros(2, 1, 8, 8, dtype=torch.int64),
         np.zeros((2, 1, 8, 8)),
     ],

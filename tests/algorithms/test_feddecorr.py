@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.feddecorr import decorrelation, feddecorr
+from accord.algorithms.feddecorr import Decorrelation, decorrelation, feddecorr
 from accord.core.plan import Plan
 from accord.errors import ConfigError
 from accord.executors.processes import Processes
@@ -146,3 +146,7 @@ def test_bad_settings_are_refused() -> None:
             feddecorr(tiny_setup(tiny_data(), tiny_model()), beta=beta)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="official"):
         feddecorr(tiny_setup(tiny_data(), tiny_model()), form="offical")  # type: ignore[arg-type]
+
+
+def test_batches_are_coupled_where_there_is_a_penalty() -> None:
+    assert [Decorrelation(beta).couples for beta in (0.0, 0.1, 1.0)] == [False, True, True]

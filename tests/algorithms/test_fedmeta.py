@@ -22,6 +22,7 @@ from accord.executors.sequential import one_thread
 from accord.models import adapt
 from support.baselines import COHORTS, close, descend, labels_loss, make, mean, processes_agree
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
+from support.personal import norm_model
 from support.reference import Params, forward, gradient, samples
 
 SETTINGS = {"share": 0.4, "meta_lr": 0.3, "meta_epochs": 2}
@@ -231,3 +232,12 @@ def test_the_servers_own_training_takes_no_short_cut() -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     coupled = replace(setup, model=Model(adapt(network, head="3", example=torch.zeros(2, 1, 8, 8))))
     assert fedmeta(coupled, share=0.4).meta.plan == Plan(1, 0, 4, "fill")  # type: ignore[attr-defined]
+
+
+def test_the_servers_plan_by_hand() -> None:
+    """All of D_meta in every epoch, whatever the clients do with a last batch; filled up where batches are coupled."""
+    plan = Plan(epochs=3, steps=2, batch_size=4, last_batch="drop")
+    for model, policy in ((tiny_model(), "pad"), (norm_model(), "fill")):
+        method = fedmeta(tiny_setup(tiny_data(), model, plan=plan), meta_epochs=5, meta_lr=0.3)
+        assert method.meta.plan == Plan(epochs=5, steps=0, batch_size=4, last_batch=policy)  # type: ignore[attr-defined]
+        assert (method.meta.optimizer, method.meta_lr, method.num_classes) == (SGD(), 0.3, 3)  # type: ignore[attr-defined]

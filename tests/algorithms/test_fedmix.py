@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fedmix import MixedWithMeans, TaylorMix, fedmix, naivemix
+from accord.algorithms.fedmix import GroupMeans, MixedWithMeans, TaylorMix, fedmix, naivemix
+from accord.core.disclosure import Disclosure
+from accord.core.plan import Plan
 from accord.core.types import Batch, ClientData, Job
 from accord.core.view import View
 from accord.engine.exchange import LocalExchange
@@ -192,3 +194,8 @@ def test_clients_without_samples_are_not_asked_for_means(monkeypatch: pytest.Mon
     run = TinyRun(naivemix(tiny_setup(data, model), means=3), data=data, model=model)
     assert asked == [("means", [0, 2])]
     assert len(run.state["means"]["y"]) == 2
+
+
+def test_a_mean_of_one_sample_is_that_sample() -> None:
+    said = {count: GroupMeans(Plan(batch_size=count)).discloses()["means"] for count in (1, 2, 10)}
+    assert said == {1: Disclosure.SAMPLE, 2: Disclosure.MEAN, 10: Disclosure.MEAN}

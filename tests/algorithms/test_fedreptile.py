@@ -59,3 +59,9 @@ def test_bad_settings(eps: float) -> None:
 def test_an_unknown_decay() -> None:
     with pytest.raises(ConfigError, match="decay"):
         fedreptile(tiny_setup(tiny_data(), tiny_model()), decay="cosine")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("rounds", "counted"), [(0, 1), (1, 1), (2, 2), (7, 7)])
+def test_the_decay_is_over_the_rounds_there_are(rounds: int, counted: int) -> None:
+    method = fedreptile(tiny_setup(tiny_data(), tiny_model(), rounds=rounds), eps=0.25, decay="linear")
+    assert method.aggregate["model"] == Reptile(0.25, "linear", counted)

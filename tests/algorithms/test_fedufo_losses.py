@@ -43,6 +43,16 @@ def test_naming_loss_by_hand(float64: None) -> None:
     assert loss.tolist() == pytest.approx([-math.log(0.25) - (math.log(0.1) + math.log(0.1)) / 2])
 
 
+def test_the_other_of_two_counts_as_much_as_the_own(float64: None) -> None:
+    logits = torch.log(torch.tensor([[[0.25, 0.75], [0.5, 0.5]]]))
+    loss = naming_loss(logits, torch.tensor([0, 1]), torch.tensor([True, False]))
+    assert loss.tolist() == pytest.approx([-math.log(0.25) - math.log(0.5)])
+
+
+def test_the_only_sample_of_a_class_is_all_of_it() -> None:
+    assert class_shares(torch.tensor([[1, 0, 2], [0, 0, 2]])).tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 0.5]]
+
+
 def test_naming_loss_of_a_group_that_shrank_to_one(float64: None) -> None:
     loss = naming_loss(torch.zeros(2, 1, 4), torch.tensor([2]), torch.tensor([True]))
     assert loss.tolist() == pytest.approx([math.log(4)] * 2)

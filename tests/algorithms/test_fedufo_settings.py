@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from accord.algorithms.fedufo import feduad, fedufo
+from accord.algorithms.fedufo.alignment import Discriminator
 from accord.algorithms.fedufo.settings import Settings, read
-from accord.core.optim import Adam
+from accord.core.optim import SGD, Adam
+from accord.core.plan import Plan
 from accord.errors import ConfigError
 from accord.sampling import Uniform
 from accord.settings import Misfit, fit, settings_of
@@ -159,3 +161,19 @@ class WithAdam(Reference):
             leaf.grad = grads[n]
         optimizer.step()
         return {n: leaf.clone() for n, leaf in leaves.items()}
+
+
+def test_two_clients_and_one_round_of_the_second_stage_are_enough() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model(), sampler=Uniform(2), rounds=3)
+    assert read(setup, Settings(stage_one_rounds=2)).stage_two == 2
+
+
+def test_the_discriminator_is_made_as_it_was_asked_for() -> None:
+    """Epochs of its own, whatever counts the model's steps; the weight decay is the model's."""
+    plan = Plan(epochs=3, steps=2, batch_size=4)
+    setup = tiny_setup(tiny_data(), tiny_model(), plan=plan, optimizer=SGD(0.5, 0.01))
+    chosen = {"disc_home": "client", "disc_train": "batch", "disc_layers": 3, "disc_hidden": 5, "disc_lr": 0.2}
+    method = feduad(setup, **chosen, disc_momentum=0.4, disc_epochs=6)
+    (part,) = (part for part in method.local.parts if part.name == "UniformAlignment")
+    asked = Discriminator("all", "client", "batch", 3, 5, 0.2, SGD(0.4, 0.01), Plan(epochs=6, steps=0, batch_size=4))
+    assert part.discriminator == asked

@@ -79,3 +79,10 @@ def test_properties(pairs, factor):
     assert cosine(b, a) == pytest.approx(value, abs=1e-12)
     if all(abs(x) > 1e-3 for pair in pairs for x in pair):
         assert cosine({n: factor * t for n, t in a.items()}, b) == pytest.approx(value, abs=1e-9)
+
+
+def test_rounding_does_not_leave_the_range_of_a_cosine():
+    """The root of 3, squared, is a little less than 3."""
+    assert sqrt(3) * sqrt(3) < 3
+    ones = {"a": torch.ones(3)}
+    assert cosines([ones, {"a": -ones["a"]}], ones) == [1.0, -1.0]
