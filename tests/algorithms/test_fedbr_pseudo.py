@@ -235,3 +235,15 @@ def test_who_is_asked_does_not_depend_on_the_order_of_the_clients() -> None:
 def test_rows_of_numbers_are_a_proxy_too() -> None:
     rows = torch.rand(1, 64)
     assert torch.equal(as_proxy(rows, tiny_model()), rows)
+
+
+def test_one_sample_is_enough_to_be_asked_in_whatever_order_clients_come() -> None:
+    data, model = tiny_data(sizes=(1, 0, 5)), tiny_model()
+    run = TinyRun(fedbr(tiny_setup(data, model), size=8, means=2), data=data, model=model)
+    asked = []
+    for clients in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        spy = Spy(run.exchange())
+        PseudoData(8, 2).make(run.world(), clients, spy)  # type: ignore[arg-type]
+        asked += spy.asked
+    assert asked[0][1] == [0, 2]
+    assert asked == asked[:1] * 3

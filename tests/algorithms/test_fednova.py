@@ -87,3 +87,9 @@ def test_processes_agree() -> None:
 def test_wants_sgd() -> None:
     with pytest.raises(ConfigError, match="sgd"):
         fednova(tiny_setup(tiny_data(), tiny_model(), optimizer=Adam()))
+
+
+def test_one_client_alone_is_its_model() -> None:
+    answer = Result({"t": {"w": torch.tensor([4.0])}}, {}, {"steps": torch.tensor(3)})
+    replies = Replies((2,), (answer,), torch.tensor([5]), {})
+    assert Normalised(SGD())({"t": {"w": torch.zeros(1)}}, "t", replies)["t"]["w"].tolist() == [4.0]

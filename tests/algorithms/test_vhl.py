@@ -160,3 +160,9 @@ def test_bad_settings_are_refused(name: str, value: Any) -> None:
 
 def test_one_virtual_sample_of_every_class_is_enough() -> None:
     assert vhl(tiny_setup(tiny_data(), tiny_model()), count=3).local.parts[1].count == 3
+
+
+def test_batches_are_coupled_where_real_samples_are_contrasted() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    parts = [vhl(setup, contrast=contrast, count=9).local.parts[1] for contrast in (0.0, 0.5, 1.0)]
+    assert [part.couples for part in parts] == [False, True, True]
