@@ -206,3 +206,34 @@ def test_images_and_frozen_kernels_lie_as_they_are_asked_to(last: bool) -> None:
         assert tensor.is_contiguous() is not last
     x = torch.arange(50.0).view(1, 2, 5, 5) / 50
     assert torch.allclose(model.reference(params, buffers, x).logits, layers(x), atol=1e-5)
+
+
+def test_gradients_are_asked_of_the_values_put_in_alone() -> None:
+    """What its owner has frozen stays in the network, and takes no gradient there either."""
+    module = Small()
+    module.fc.bias.requires_grad_(False)
+    model = Model(adapt(module, head="fc"))
+    params, buffers = model.init()
+    assert not any(p.requires_grad for p in model._copied().parameters())
+    with torch.enable_grad():
+        x = torch.randn(5, 4)
+        assert not model.train(params, buffers, x).logits.requires_grad
+        asked = {name: t.clone().requires_grad_() for name, t in params.items()}
+        assert model.train(asked, buffers, x).logits.requires_grad
+
+
+class Gated(nn.LayerNorm):
+    """A normalisation with a layer of its own inside."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.gate = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.gate(x)
+
+
+def test_a_layer_inside_a_normalisation_is_what_it_is() -> None:
+    model = Model(adapt(nn.Sequential(nn.Linear(4, 3), Gated(), nn.Linear(3, 2)), head="2"))
+    assert [name.rpartition("module.")[2] for name in model.norm_names] == ["1.bias", "1.weight"]
+    assert sum("gate" in name for name in model.body_names) == 2
