@@ -102,3 +102,25 @@ def test_networks_without_norm_layers_are_refused() -> None:
     plain = nn.Sequential(nn.Flatten(), nn.LayerNorm(64, elementwise_affine=False), nn.Linear(64, 3))
     with pytest.raises(ConfigError, match="has none"):
         fedbn(tiny_setup(tiny_data(), Model(adapt(plain, "2"))))
+
+
+class Counting(nn.Module):
+    """A layer with a number of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+
+
+class Watched(nn.BatchNorm1d):
+    """A normalisation with another layer inside."""
+
+    def __init__(self) -> None:
+        super().__init__(6)
+        self.inner = Counting()
+
+
+def test_a_layer_inside_a_normalisation_is_none() -> None:
+    model = Model(adapt(nn.Sequential(nn.Flatten(), nn.Linear(64, 6), Watched(), nn.Linear(6, 3)), "3"))
+    kept = {name.rpartition("module.")[2] for name in norm_layers(model)}
+    assert kept == {f"2.{leaf}" for leaf in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")}
