@@ -61,7 +61,7 @@ class Pool:
         site: Any = SimpleNamespace(data=SimpleNamespace(sizes=np.array(SIZES)))
         tasks: Any = {"train": None}
         monkeypatch.setattr(processes, "start_worker", self.start)
-        monkeypatch.setattr(processes, "wait", lambda pipes: pipes)  # all that are busy have answered
+        monkeypatch.setattr(processes, "wait", self.answered)
         monkeypatch.setattr(processes, "copied", self.copied)
         monkeypatch.setattr(processes, "_pin", lambda process, number: self.note("pin", process.pid, number))
         self.executor = Processes(site, tasks, workers, lambda done, total: self.note("done", done, total))
@@ -69,6 +69,11 @@ class Pool:
 
     def note(self, *what: Any) -> None:
         self.said.append(what)
+
+    def answered(self, pipes: list[Any]) -> list[Any]:
+        """All that are busy."""
+        assert pipes, "nobody is busy, and there are clients left"
+        return pipes
 
     def only(self, kind: str) -> list[Any]:
         return [what[1:] for what in self.said if what[0] == kind]
