@@ -61,7 +61,6 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (batched.Batched, {"lanes": 0}),
     (buffers.Buffers.load, {"most": 0}),
     (lanes.Lanes, {"stacked": True}),
-    (lanes.Lanes.run, {"room": 1}),
     (kernels.layers_for, {"channels_last": False, "compiled": False}),
     (Processes, {"workers": 0}),
     (OnRay, {"workers": 0}),

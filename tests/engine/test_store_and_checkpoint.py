@@ -284,3 +284,12 @@ def test_foreign_bytes_are_refused() -> None:
     for junk in (b"", b"\x80\x04pickle", b"\xff" * 64, encode({"a": {"w": torch.ones(3)}})[:-4]):
         with pytest.raises(DataError, match="safetensors"):
             decode(junk)
+
+
+def test_garbage_that_somebody_else_took_is_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    there = tmp_path / "1-2.0.safetensors"
+    there.write_bytes(b"of a version that nobody needs")
+    monkeypatch.setattr(store, "_present", lambda: {there.name, "1-1.0.safetensors"})  # the second went meanwhile
+    store.collect_garbage([])
+    assert list(tmp_path.iterdir()) == []

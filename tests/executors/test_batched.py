@@ -206,6 +206,7 @@ def test_questions_and_tasks_that_were_given_up_never_come_into_lanes(
         (Plan(batch_size=4, poisson=True), True, [14, 1], 15, 15),  # but no wider than anybody's data
         (Plan(batch_size=4, poisson=True), False, [0, 0], 15, 4),
         (Plan(batch_size=4, poisson=True), False, [], 15, 4),
+        (Plan(batch_size=1, poisson=True), False, [], 15, 1),
         (Plan(batch_size=0, poisson=True), False, [6], 15, 15),
         (Plan(batch_size=4, poisson=True), False, [], 0, 1),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from accord.executors.gpu.buffers import Buffers, MisfitError, leaves, spec
+from accord.executors.gpu.buffers import Buffers, MisfitError, leaves, spec, stacked
 
 CPU = torch.device("cpu")
 
@@ -93,3 +93,31 @@ def test_settle_refuses_what_a_recorded_step_cannot_repeat(change: dict[str, obj
     fixed.load({"a": torch.zeros(2), "flag": True})
     with pytest.raises(MisfitError):
         fixed.settle({**fixed.fresh(), **change})
+
+
+def test_one_may_be_laid_in_a_stack_alone() -> None:
+    fixed = Buffers(CPU)
+    fixed.load({"a": {"w": torch.tensor([[1.0, 2.0]])}, "word": "x"})
+    whole = stacked([fixed], 5)
+    assert whole["a"]["w"].tolist() == [[[1.0, 2.0]]], "alike everywhere: no more rows than it had"
+    assert whole["word"] == "x"
+    assert fixed.value["a"]["w"].data_ptr() == whole["a"]["w"].data_ptr()
+    assert fixed.moved == 1
+
+
+def test_a_stack_has_room_where_one_of_them_has_rows() -> None:
+    made = []
+    for count in (1, 3, 3):
+        fixed = Buffers(CPU)
+        fixed.load({"rows": torch.full((count,), float(count)), "w": torch.full((2,), float(count))})
+        made.append(fixed)
+    whole = stacked(made, 4)
+    assert whole["rows"].shape == (3, 4)
+    assert whole["w"].tolist() == [[1, 1], [3, 3], [3, 3]]
+    for fixed, count in zip(made, (1, 3, 3), strict=True):
+        assert fixed.like(count)["rows"].tolist() == [float(count)] * count
+        assert fixed.like(count)["w"].tolist() == [float(count)] * 2
+        assert fixed.moved == 1
+    made[0].load({"rows": torch.tensor([7.0, 8.0]), "w": torch.zeros(2)}, 4)
+    assert whole["rows"][0, :2].tolist() == [7.0, 8.0], "what is loaded later lies in the stack"
+    assert made[0].moved == 1

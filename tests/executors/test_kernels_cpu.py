@@ -164,3 +164,22 @@ def test_batches_of_images_are_pooled_here_and_all_else_by_torch(grad: bool, mon
     CPUMaxPool2d(2, ceil_mode=True)(x)
     CPUMaxPool2d(2, return_indices=True)(x)
     assert asked == [(3, 4, 6)] + [(2, 3, 4, 6)] * 3
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "settings"),
+    [
+        ((1, 2, 3, 5), {"kernel_size": 3}),  # as high as the image
+        ((1, 2, 5, 3), {"kernel_size": 3}),  # as wide
+        ((1, 2, 2, 4), {"kernel_size": (4, 3), "padding": (1, 1)}),  # as high with what is added on both sides
+        ((1, 2, 4, 2), {"kernel_size": (3, 4), "padding": (1, 1)}),
+    ],
+)
+def test_a_window_as_large_as_the_image_is_pooled_here(
+    shape: tuple[int, ...], settings: dict[str, Any], grad: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.rand(shape, requires_grad=grad)
+    expected = nn.MaxPool2d(**settings)(x)
+    monkeypatch.setattr(nn.MaxPool2d, "forward", None)
+    assert torch.equal(CPUMaxPool2d(**settings)(x), expected)

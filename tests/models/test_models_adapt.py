@@ -212,3 +212,69 @@ def test_a_registered_network_can_be_adapted_too():
     network = MODELS["2nn"]((1, 6, 6), 3)
     adapted = adapt(network, head="head", example=EXAMPLE)
     assert torch.equal(adapted.features(EXAMPLE), network.features(EXAMPLE))
+
+
+class Several(nn.Module):
+    """Takes its inputs by name, as keywords of any name, or as one dictionary."""
+
+    def __init__(self, forward) -> None:
+        super().__init__()
+        self.fc = nn.Linear(2, 3)
+        self.forward = forward.__get__(self)
+
+
+def by_their_names(self, a, b=None):
+    return self.fc(a + (0 if b is None else b))
+
+
+def by_any_name(self, **given):
+    return self.fc(sum(given.values()))
+
+
+def all_in_one(self, given):
+    return self.fc(sum(given.values()))
+
+
+@pytest.mark.parametrize("forward", [by_their_names, by_any_name, all_in_one])
+def test_several_inputs_come_as_the_module_wants_them(forward):
+    one, two = torch.tensor([[1.0, 2.0]]), torch.tensor([[10.0, 20.0]])
+    module = Several(forward)
+    network = adapt(module, head="fc", example={"a": one, "b": two})
+    assert network.num_features == 2
+    assert network.features({"a": one, "b": two}).tolist() == [[11.0, 22.0]]
+    assert network.features({"a": one}).tolist() == [[1.0, 2.0]]
+    assert torch.equal(network({"a": one, "b": two}), module.fc(one + two))
+    with pytest.raises(ConfigError, match=r"logits have shape \(1, 3\), but the example holds 2 samples"):
+        adapt(Several(lambda self, a: self.fc(a[:1])), head="fc", example={"a": torch.ones(2, 2)})
+
+
+@pytest.mark.parametrize(("pooled", "refused"), [(False, False), (True, True)])
+def test_a_head_that_answers_for_every_position(pooled, refused):
+    """[B, L, D] features belong to [B, L, C] logits, and to no others."""
+
+    def forward(self, x):
+        each = self.fc(x)
+        return each.mean(1) if pooled else each
+
+    module, x = Several(forward), torch.rand(4, 5, 2)
+    if refused:
+        with pytest.raises(ConfigError, match=r"was given a tensor of shape \(4, 5, 2\)"):
+            adapt(module, head="fc", example=x)
+        return
+    network = adapt(module, head="fc", example=x)
+    assert network.num_features == 2
+    assert torch.equal(network.features(x), x)
+    assert network.map_shape is None
+
+
+def test_maps_are_fused_only_where_they_are_maps():
+    network = adapt(Mine().eval(), head="classifier", maps="classifier")
+    with pytest.raises(ConfigError, match=r"got \(5, 3\)"):
+        network.logits_and_features(EXAMPLE, fuse=lambda maps: 1 / 0)
+
+
+def test_a_module_in_evaluation_mode_is_so_as_a_whole():
+    assert adapt(Mine().train(), head="classifier").training
+    assert not adapt(Mine().eval(), head="classifier").training
+    assert adapt(Mine(), head="classifier").maps_name is None
+    assert adapt(Mine(), head="classifier", maps="conv").maps_name == "module.conv"

@@ -171,3 +171,37 @@ def test_whole_numbers_and_constants() -> None:
     first = constant((1.0, 2.0), torch.float64, torch.device("cpu"))
     assert first.tolist() == [1.0, 2.0]
     assert constant((1.0, 2.0), torch.float64, torch.device("cpu")) is first, "made once"
+
+
+def test_what_every_problem_says_of_itself() -> None:
+    """Name, headline, its title, whether more is better, whether it is a share; what a network gives numbers for."""
+    told = {
+        p: (p.name, p.headline, p.title, p.higher_is_better, p.share, p.output)
+        for p in (SINGLE, SEVERAL, AMOUNTS, TOKENS)
+    }
+    assert told == {
+        SINGLE: ("classification", "accuracy", "accuracy", True, True, ("class", "classes")),
+        SEVERAL: ("multilabel", "accuracy", "accuracy", True, True, ("label", "labels")),
+        AMOUNTS: ("regression", "rmse", "RMSE", False, False, ("number", "numbers")),
+        TOKENS: ("tokens", "accuracy", "accuracy", True, True, ("class", "classes")),
+    }
+    assert [p.one_class for p in told] == [True, False, False, False]
+    assert [p.real_labels for p in told] == [False, False, True, False]
+    assert [p.weighs for p in told] == [True, True, False, False]
+    assert [p.weights for p in told] == [(), (), (), ()]
+    assert [p.worth(0.25) for p in told] == [0.25, 0.25, -0.25, 0.25]
+
+
+def test_rows_without_a_label_are_worth_nothing() -> None:
+    outputs, y = torch.zeros(2, 2, 2), T([[-100, -100], [0, 0]])
+    assert TOKENS.loss(outputs, y).tolist() == pytest.approx([0.0, LN2])
+    assert TOKENS.score(outputs, y).tolist() == [0.0, 1.0]
+
+
+def test_weights_stay_where_labels_are_many() -> None:
+    many = [1.0] * 11
+    with pytest.raises(ConfigError, match=r"lists 11 numbers, \[1\.0(, 1\.0){9}\]: .* for each of the 12 labels"):
+        SEVERAL.weighted(many, 12)
+    assert SEVERAL.weighted([1, 2], 2).plain == SEVERAL
+    with pytest.raises(DataError, match=r"at position 0: \[2(, 0){9}\]$"):
+        SEVERAL.check(T([[2] + [0] * 10]), 11, "train")

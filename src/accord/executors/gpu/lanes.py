@@ -88,7 +88,7 @@ class Lanes:
         self.clients.append(client)
         return lane
 
-    def run(self, shared: Trees, data: Samples, room: int = 1) -> Iterator[tuple[Client, Result]]:
+    def run(self, shared: Trees, data: Samples, room: int) -> Iterator[tuple[Client, Result]]:
         """All steps of the clients that were loaded, longest first; each result as soon as it is there.
 
         `room` is how many clients later blocks are likely to have.
