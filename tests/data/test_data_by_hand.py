@@ -187,7 +187,10 @@ def test_a_vocabulary_is_one_more_than_the_largest_token_of_both_parts() -> None
         data = accord.from_arrays(x, y, test=(other, y[:1]))
         assert accord.federate(data, clients=1, partition="iid", test="shared").vocabulary == expected
     real = accord.from_arrays(x / 2, y, test=(x / 2, y))
-    assert accord.federate(real, clients=1, partition="iid", test="shared").vocabulary == 0
+    federation = accord.federate(real, clients=1, partition="iid", test="shared")
+    assert federation.vocabulary == 0
+    tokens = accord.federate(data, clients=1, partition="iid", test="shared")
+    assert replace(tokens, test_pool=federation.test_pool).vocabulary == 0, "one part that has none is enough"
 
 
 def test_a_column_is_named_by_its_part() -> None:

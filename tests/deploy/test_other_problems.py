@@ -77,6 +77,10 @@ def test_several_inputs_are_given_by_name() -> None:
     inputs, answers = Inputs("array", (3,)), Answers("regression", ["age", "sum"], 2)
     model = accord.Loaded(Both(), inputs, answers, torch.float32, facts=Facts((3,), 2, np.ones(1, int), fields=FIELDS))
     assert model.predict({"age": [[30.5], [2.0]], "words": [[1, 2], [3, 8]]}) == [[30.5, 3.0], [2.0, 11.0]]
+    whole = torch.nn.Linear(3, 2)  # takes rows as they are packed
+    model = accord.Loaded(whole, inputs, answers, torch.float32, facts=Facts((3,), 2, np.ones(1, int), fields=FIELDS))
+    row = torch.tensor([[30.5, 1.0, 2.0]])
+    assert torch.equal(model.compute(row), whole(row))
     for raw, match in (
         ([[1, 2, 3]], "give a mapping with age, words"),
         ({"age": [[1.0]]}, "there is no input 'words'"),

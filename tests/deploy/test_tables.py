@@ -127,6 +127,18 @@ def test_predict_at_the_command_line(run: accord.Outcome, tmp_path: Path) -> Non
         assert match in " ".join(wrong.stderr.split())
 
 
+def test_a_grey_picture_is_shown_thrice_to_a_network_of_coloured_ones(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.array([[10, 20], [30, 40]], np.uint8)).save(tmp_path / "grey.png")
+    image.fromarray(np.full((2, 2, 3), (1, 2, 3), np.uint8)).save(tmp_path / "tinted.png")
+    grey, tinted = (
+        read_samples(tmp_path / name, Inputs("image", (3, 2, 2))).raw for name in ("grey.png", "tinted.png")
+    )
+    assert grey.tolist() == [3 * [[[10, 20], [30, 40]]]]
+    assert tinted[0, :, 0, 0].tolist() == [1, 2, 3]
+    assert read_samples(tmp_path / "grey.png", Inputs("image", (1, 2, 2))).raw.shape == (1, 1, 2, 2)
+
+
 def test_samples_from_arrays_and_images(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     model = accord.load(finished(tmp_path).folder)
