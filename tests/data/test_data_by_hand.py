@@ -193,6 +193,18 @@ def test_a_vocabulary_is_one_more_than_the_largest_token_of_both_parts() -> None
     assert replace(tokens, test_pool=federation.test_pool).vocabulary == 0, "one part that has none is enough"
 
 
+def test_numbers_of_a_table_are_measured_by_their_own_moments() -> None:
+    frame = pd.DataFrame({"small": [0.0, 0.2], "large": [10.0, 50.0], "same": [3.0, 3.0], "y": [0, 1]})
+    inputs = accord.from_table(frame, label="y", test=frame).inputs
+    moments = {
+        column.name: (mean, std) for column, mean, std in zip(inputs.columns, inputs.mean, inputs.std, strict=True)
+    }
+    # of two values the deviation is half of what lies between them; what never differs is only moved
+    assert moments["small"] == pytest.approx((0.1, 0.1))
+    assert moments["large"] == pytest.approx((30.0, 20.0))
+    assert moments["same"] == pytest.approx((3.0, 1.0))
+
+
 def test_a_column_is_named_by_its_part() -> None:
     def part(y: list[Any]) -> SimpleNamespace:
         values = {"x": [[1.0], [2.0]], "y": y}

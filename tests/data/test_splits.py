@@ -169,3 +169,9 @@ def test_stratified_spreads_over_labels(sizes, seed):
     share = len(aside) / len(labels)
     for label, n in enumerate(sizes):
         assert abs(int((labels[aside] == label).sum()) - share * n) < 1
+
+
+def test_nothing_is_an_empty_list_for_every_client() -> None:
+    none = splits.nothing(3)
+    assert none.offsets.tolist() == [0, 0, 0, 0]
+    assert none.order.tolist() == []

@@ -14,6 +14,7 @@ from accord.data import load_dataset
 from accord.data.federated import Dataset
 from accord.data.files.packed import pack
 from accord.data.partitions import PARTITIONS
+from accord.data.public.cub200 import _numbered
 from accord.errors import ConfigError, DataError
 
 image = pytest.importorskip("PIL.Image")
@@ -109,6 +110,11 @@ def test_veri_is_read_by_lists_and_by_names(tmp_path: Path) -> None:
     (tmp_path / "VeRi" / "name_query.txt").write_text("0002_c003_00000000_9.jpg\n")
     with pytest.raises(DataError, match="which is no picture of"):
         load_dataset("veri776", tmp_path)
+
+
+def test_a_line_is_a_number_and_all_that_follows(tmp_path: Path) -> None:
+    (tmp_path / "images.txt").write_text("1 001.Name/A bird 1.jpg\n2 b.jpg\n")
+    assert _numbered(tmp_path / "images.txt") == {"1": "001.Name/A bird 1.jpg", "2": "b.jpg"}
 
 
 def test_cub_is_read_by_its_three_lists(tmp_path: Path) -> None:
