@@ -24,6 +24,7 @@ from accord.data.files.collection import Collection, Places, find
 from accord.data.files.contents import Blob
 from accord.data.files.download import Remote
 from accord.data.files.idx import parse_idx
+from accord.data.files.images import read_images
 from accord.data.own.sites import in_order, numbered, site_ids
 from accord.data.own.table_columns import kind_of
 from accord.data.partitions import PARTITIONS, partition
@@ -523,3 +524,12 @@ def test_an_image_beyond_all_shares_has_the_last_angle(monkeypatch: pytest.Monke
     monkeypatch.setattr(rotation.Rotate, "shares", lambda self, client: np.array([0.5, 0.4999]))
     turned = rotation.Rotate((0.0, 90.0), per="image")
     assert turned.choice(0, np.arange(3)).tolist() == [0, 1, 1]
+
+
+def test_of_images_of_many_sizes_two_are_named(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    files = [tmp_path / f"{width}.png" for width in (2, 3, 4)]
+    for width, file in enumerate(files, start=2):
+        image.fromarray(np.zeros((2, width), np.uint8)).save(file)
+    with pytest.raises(DataError, match=r"2\.png is 2 x 2, .*3\.png is 3 x 2\. Give image_size"):
+        read_images(files, None)

@@ -115,6 +115,10 @@ def test_veri_is_read_by_lists_and_by_names(tmp_path: Path) -> None:
 def test_a_line_is_a_number_and_all_that_follows(tmp_path: Path) -> None:
     (tmp_path / "images.txt").write_text("1 001.Name/A bird 1.jpg\n2 b.jpg\n")
     assert _numbered(tmp_path / "images.txt") == {"1": "001.Name/A bird 1.jpg", "2": "b.jpg"}
+    for broken in ("1 a.jpg\n2\n", ""):
+        (tmp_path / "images.txt").write_text(broken)
+        with pytest.raises(DataError, match="expected lines of a number and a word"):
+            _numbered(tmp_path / "images.txt")
 
 
 def test_cub_is_read_by_its_three_lists(tmp_path: Path) -> None:
