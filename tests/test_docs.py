@@ -20,7 +20,7 @@ from accord.config import load_config
 from accord.core.methods import ALGORITHMS
 from accord.data.division import CLIENTS
 from accord.engine.build import build_data
-from accord.papers import shelf
+from accord.papers.asked import Asked
 from accord.study.inputs import Inputs
 from accord.study.plan import Comparison, Tuning
 from support.pages import PAGES, ROOT, blocks
@@ -92,7 +92,7 @@ def test_commands_are_accepted(line: str) -> None:
     if name == "explain":
         assert given["name"] in ALGORITHMS
     if name == "reproduce":
-        assert given["id"] in shelf.names()
+        assert [Asked.read(text) for text in given["ids"] or ()] or given["pages"]
 
 
 @pytest.mark.parametrize("text", sorted(set(re.findall(r"--set\s+([\w.]+=[\w.]+)", (ROOT / "README.md").read_text()))))

@@ -1,3 +1,3 @@
 """The version, alone in its file so that building the package needs no torch."""
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"

@@ -24,6 +24,18 @@ def test_a_smoke_test_runs_every_row_and_prints_the_table(id: str, tmp_path: Pat
     assert "the numbers mean nothing" in done.output
 
 
+def test_parts_of_several_experiments_run_as_one_queue(tmp_path: Path) -> None:
+    parts = ["ufo-f4:lambda3", "rane-f8"]
+    done = CliRunner().invoke(app, ["reproduce", *parts, "--scale", "smoke", "--runs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert done.output.index("ufo-f4: Figure 4") < done.output.index("rane-f8: Figure 8")
+    assert "2 runs, 0 of them done before" in done.output
+    assert {path.name for path in tmp_path.glob("*.html")} == {"ufo-f4-smoke.html", "rane-f8-smoke.html"}
+    both = CliRunner().invoke(app, ["reproduce", *parts, "--rows", "lambda3"])
+    assert both.exit_code == 2
+    assert "--rows and --places go with one experiment" in both.output
+
+
 def test_experiments_are_listed() -> None:
     done = CliRunner().invoke(app, ["list", "experiments", "--json"])
     lines = {line["id"]: line for line in json.loads(done.output)}

@@ -14,6 +14,7 @@ import accord
 from accord.errors import ConfigError
 from accord.observe import Observer
 from accord.papers import desk, reproduction, shelf
+from accord.papers.asked import Asked, asked
 from accord.papers.desk import Desk, Here
 from accord.papers.experiment import Experiment
 from accord.papers.turns import shares
@@ -82,6 +83,76 @@ def test_what_is_missing_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert said == []
     assert "Table 0" in again.text
     assert "cannot be run yet: a part" in again.text
+
+
+def test_several_experiments_are_one_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_process(monkeypatch)
+    begun: list[str] = []
+    carry_out = desk.carry_out
+    monkeypatch.setattr(desk, "carry_out", lambda entry: (begun.append(entry.config.algorithm.name), carry_out(entry)))
+    other = replace(tiny(), id="other", own="fedprox")
+    parts = [Asked(tiny(), ["fedavg"]), Asked(other, ["fedavg", "fedprox"])]
+    said: list[str] = []
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
+    first, second = reproduction.reproduce_all(parts, say=said.append, **where)
+    assert said == ["2 runs, 0 of them done before"], "what both ask for is one run"
+    assert begun == ["fedavg", "fedprox"], "in the order of the experiments, whose own order is by importance"
+    assert [first.table.experiment.id, second.table.experiment.id] == ["tiny", "other"]
+    assert first.missing == second.missing == []
+    assert [len(first.folders), len(second.folders)] == [1, 2]
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("results/*/*")) == [
+        "results/other/fedprox-seed0.json",
+        "results/tiny/fedavg-seed0.json",
+    ]
+
+
+def test_a_run_that_fails_is_named_in_the_experiments_that_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_process(monkeypatch)
+    one = next(iter(wanted(tiny(), (0,), "full", ["fedprox"], for_machine("cpu", one_core=False))))
+    blocked = one.entry(tmp_path / "runs" / "full").folder
+    blocked.mkdir(parents=True)
+    (blocked / "something").write_text("else")
+    parts = [Asked(tiny(), ["fedavg"]), Asked(replace(tiny(), id="other"), ["fedprox"])]
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
+    first, second = reproduction.reproduce_all(parts, say=str, **where)
+    assert first.failed == {}
+    assert list(second.failed) == second.missing == ["fedprox in digits, seed 0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "places"),
+    [
+        ("cross", [], []),
+        ("cross:own", ["own"], []),
+        (" cross : own , fedavg @ mmd, br ", ["own", "fedavg"], ["mmd", "br"]),
+        ("cross@mmd", [], ["mmd"]),
+    ],
+)
+def test_parts_of_an_experiment_by_name(text: str, rows: list[str], places: list[str]) -> None:
+    part = Asked.read(text)
+    assert (part.experiment.id, part.rows, part.places) == ("cross", rows, places)
+    labels = {one.label for one in part.runs((0,), "full", ())}
+    chosen = [row.name for row in part.experiment.rows if not rows or row.name in rows]
+    where = places or ["ufo", "br", "mmd", "fus", "rane"]
+    assert labels == {f"{row} in {place}, seed 0" for row in chosen for place in where}
+
+
+@pytest.mark.parametrize("text", ["cross:", "cross@", "cross:own@", "cross: , @mmd"])
+def test_a_part_without_names_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="name at least one row behind ':' and one place behind '@'"):
+        Asked.read(text)
+
+
+def test_options_for_rows_go_with_one_experiment() -> None:
+    (one,) = asked(["cross"], ["own"], ["mmd"])
+    assert (one.rows, one.places) == (["own"], ["mmd"])
+    assert [one.experiment.id for one in asked(["cross", "ufo-t1"])] == ["cross", "ufo-t1"]
+    for texts in (["cross", "ufo-t1"], ["cross:own"], ["cross@mmd"]):
+        for options in ((["fedavg"], ()), ((), ["mmd"])):
+            with pytest.raises(ConfigError, match="--rows and --places go with one experiment"):
+                asked(texts, *options)
 
 
 class _StopIn(Observer):

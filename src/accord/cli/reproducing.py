@@ -15,7 +15,10 @@ from accord.errors import ConfigError, RunError
 
 
 def reproduce(
-    id: Annotated[str | None, typer.Argument(help="An experiment; `accord list experiments`.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", help="Experiments (`accord list experiments`), or parts: cross:own,fedavg@mmd."),
+    ] = None,
     rows: Annotated[str | None, typer.Option(metavar="A,B", help="Rows of its table; without them, all.")] = None,
     places: Annotated[str | None, typer.Option(metavar="A,B", help="Its federations; without them, all.")] = None,
     seeds: Annotated[str, typer.Option(metavar="0,1,2", help="Seeds; the first of all rows comes first.")] = "0",
@@ -34,17 +37,23 @@ def reproduce(
     pages: Annotated[bool, typer.Option("--pages", help="Write all pages and figures; run nothing.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run what is missing of an experiment, and print the paper's numbers and ours side by side."""
+    """Run what is missing of an experiment, or of several as one queue, and print the papers' numbers beside ours."""
     from accord.papers import reproduction
+    from accord.papers.asked import asked
 
+    parts = asked(
+        ids or (),
+        words(rows, "--rows") if rows is not None else (),
+        words(places, "--places") if places is not None else (),
+    )
+    if not (parts or pages):
+        raise ConfigError("name an experiment, such as ufo-t1; `accord list experiments` shows them all")
     if pages or page:
-        _write(None if pages else _given(id), results, docs)
+        _write(None if pages else list(dict.fromkeys(one.experiment.paper for one in parts)), results, docs)
         return
     try:
-        result = reproduction.reproduce(
-            _given(id),
-            rows=words(rows, "--rows") if rows is not None else (),
-            places=words(places, "--places") if places is not None else (),
+        found = reproduction.reproduce_all(
+            parts,
             seeds=numbers(seeds, "--seeds"),
             scale=cast(Literal["full", "short", "smoke"], scale),
             device=device,
@@ -60,23 +69,17 @@ def reproduce(
         )
     except KeyboardInterrupt as stop:
         raise Stopped("run the same command again to go on") from stop
-    typer.echo(result.text)
-    if result.folders:
-        write_page(result.folders, runs / f"{id}-{scale}.html", quiet)
-    if result.failed:
-        raise RunError(f"{len(result.failed)} runs failed: {'; '.join(result.failed)}")
+    typer.echo("\n\n".join(one.text for one in found))
+    for one in found:
+        if one.folders:
+            write_page(one.folders, runs / f"{one.table.experiment.id}-{scale}.html", quiet)
+    failed = list(dict.fromkeys(label for one in found for label in one.failed))
+    if failed:
+        raise RunError(f"{len(failed)} runs failed: {'; '.join(failed)}")
 
 
-def _given(id: str | None) -> str:
-    if id is None:
-        raise ConfigError("name an experiment, such as ufo-t1; `accord list experiments` shows them all")
-    return id
-
-
-def _write(id: str | None, results: Path, docs: Path) -> None:
-    from accord.papers import shelf
+def _write(papers: list[str] | None, results: Path, docs: Path) -> None:
     from accord.papers.pages import write_pages
 
-    papers = None if id is None else [shelf.experiment(id).paper]
     for path in write_pages(results, docs, papers):
         typer.echo(str(path))

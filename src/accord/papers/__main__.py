@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from accord.errors import AccordError, ConfigError
 from accord.papers import shelf
-from accord.papers.reproduction import RESULTS, RUNS, reproduce
+from accord.papers.asked import Asked, asked
+from accord.papers.reproduction import RESULTS, RUNS, reproduce_all
 
 
 def listed(text: str) -> list[str]:
@@ -25,9 +27,9 @@ def numbers(text: str) -> list[int]:
 def main() -> int:
     """Run, print the table; exit code 2 for wrong arguments, 1 if a run failed."""
     parser = argparse.ArgumentParser(prog="python -m accord.papers", description=__doc__)
-    parser.add_argument("id", nargs="*", help="of experiments; none: list them")
-    parser.add_argument("--rows", type=listed, default=[], metavar="A,B")
-    parser.add_argument("--places", type=listed, default=[], metavar="A,B")
+    parser.add_argument("id", nargs="*", help="experiments, or parts of them (cross:own@mmd,br); none: list them")
+    parser.add_argument("--rows", type=listed, default=[], metavar="A,B", help="of one experiment")
+    parser.add_argument("--places", type=listed, default=[], metavar="A,B", help="of one experiment")
     parser.add_argument("--seeds", type=numbers, default=[0], metavar="0,1,2")
     parser.add_argument("--scale", default="full", help="full, short or smoke")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
@@ -43,9 +45,7 @@ def main() -> int:
     ids = given.pop("id")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is at work ends as well as on Ctrl-C
     try:
-        for name in ids:
-            shelf.experiment(name)
-        return _all(ids, given) if ids else _list()
+        return _all(asked(ids, given.pop("rows"), given.pop("places")), given) if ids else _list()
     except AccordError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
@@ -60,13 +60,10 @@ def _list() -> int:
     return 0
 
 
-def _all(ids: list[str], given: dict[str, object]) -> int:
-    broken = 0
-    for id in ids:
-        result = reproduce(id, **given)  # type: ignore[arg-type]
-        print(result.text, flush=True)
-        broken += len(result.failed)
-    return 1 if broken else 0
+def _all(parts: Sequence[Asked], given: dict[str, object]) -> int:
+    results = reproduce_all(parts, **given)  # type: ignore[arg-type]
+    print("\n\n".join(result.text for result in results), flush=True)
+    return 1 if any(result.failed for result in results) else 0
 
 
 if __name__ == "__main__":

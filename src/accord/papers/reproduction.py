@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
 from accord.errors import ConfigError
 from accord.papers import shelf, words
+from accord.papers.asked import Asked
 from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
 from accord.papers.experiment import Experiment, Scale
 from accord.papers.keeping import hardware, record_of, write_record
 from accord.papers.records import Record, Records, question, read_record
 from accord.papers.table import Table
 from accord.papers.turns import shares
-from accord.papers.wanted import Wanted, check_free, for_machine, missing, wanted
+from accord.papers.wanted import Wanted, check_free, for_machine, missing
 from accord.study.checks import check_distinct, several, whole
 
 RUNS, RESULTS = Path("runs/reproduce"), Path("results")
@@ -84,6 +85,41 @@ def reproduce(
         say: is told what happens.
     """
     experiment = id if isinstance(id, Experiment) else shelf.experiment(id)
+    (only,) = reproduce_all(
+        [Asked(experiment, rows, places)],
+        seeds=seeds,
+        scale=scale,
+        device=device,
+        jobs=jobs,
+        minutes=minutes,
+        runs=runs,
+        results=results,
+        sets=sets,
+        mps=mps,
+        note=note,
+        only_show=only_show,
+        say=say,
+    )
+    return only
+
+
+def reproduce_all(
+    asked: Sequence[Asked],
+    *,
+    seeds: Sequence[int] = (0,),
+    scale: Scale = "full",
+    device: str = "auto",
+    jobs: int = 1,
+    minutes: float | None = None,
+    runs: Path | str = RUNS,
+    results: Path | str = RESULTS,
+    sets: Sequence[str] = (),
+    mps: bool = False,
+    note: str = "",
+    only_show: bool = False,
+    say: Say = print,
+) -> list[Reproduction]:
+    """Several experiments as one queue, in their order: a machine does not wait for the last run of one of them."""
     _check(scale, device, jobs, minutes)
     check_distinct(several(seeds, "seeds"), "seeds")
     check_free(sets)
@@ -91,22 +127,35 @@ def reproduce(
     small = scale == "smoke"
     machine = for_machine("cpu" if small and device == "auto" else device, one_core=small or jobs > 1)
     machine += ["checkpoint.every=0", "compile=false"] if small else []  # over before it could be stopped
-    asked = wanted(experiment, seeds, scale, rows, [*sets, *_not_given(machine, sets)], places)
-    failed: dict[str, str] = {}
-    left = missing(asked, Records.of([results]))
+    settings = [*sets, *_not_given(machine, sets)]
+    parts = [(one.experiment, one.runs(seeds, scale, settings)) for one in asked]
+    queue: dict[Path, Wanted] = {}
+    for run in (run for _, part in parts for run in part):
+        queue.setdefault(run.entry(runs).folder, run)
+    failed: dict[Path, str] = {}
+    left = missing([*queue.values()], Records.of([results]))
     if left and not only_show:
-        say(f"{len(asked)} runs, {len(asked) - len(left)} of them done before")
+        say(f"{len(queue)} runs, {len(queue) - len(left)} of them done before")
         if mps:
             say(start_sharing())
         keeper = _Keeper(runs, results, hardware(note), failed)
         until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-        worker: Worker = Here(runs, keeper) if scale == "smoke" else Desk(runs, jobs, keeper, _timed(say))
+        worker: Worker = Here(runs, keeper) if small else Desk(runs, jobs, keeper, _timed(say))
         worker.work(left, until)
-        left = missing(asked, Records.of([results]))
-    table = Table.of(experiment, Records.of([results]), seeds, scale)
-    folders = [one.entry(runs).folder for one in asked]
-    done = [folder for folder in dict.fromkeys(folders) if (folder / "summary.json").is_file()]
-    return Reproduction(table, [one.label for one in left], failed, done)
+    records = Records.of([results])
+    return [_outcome(Table.of(one, records, seeds, scale), part, records, runs, failed) for one, part in parts]
+
+
+def _outcome(
+    table: Table, asked: Sequence[Wanted], records: Records, runs: Path, failed: Mapping[Path, str]
+) -> Reproduction:
+    folders = {one.entry(runs).folder: one.label for one in asked}
+    return Reproduction(
+        table,
+        [one.label for one in missing(asked, records)],
+        {label: failed[folder] for folder, label in folders.items() if folder in failed},
+        [folder for folder in folders if (folder / "summary.json").is_file()],
+    )
 
 
 @dataclass(frozen=True)
@@ -116,12 +165,12 @@ class _Keeper:
     runs: Path
     results: Path
     hardware: dict[str, str]
-    failed: dict[str, str]
+    failed: dict[Path, str]  # by the run's folder
 
     def __call__(self, run: Wanted, diverged: str, failed: str) -> None:
-        if failed:
-            self.failed[run.label] = failed
         folder = run.entry(self.runs).folder
+        if failed:
+            self.failed[folder] = failed
         record = record_of(folder, run.labels, self.hardware, diverged)
         path = run.record_path(self.results)
         if record is not None and not self._says_less(Record(path, record), run):
