@@ -3,6 +3,7 @@
     python scripts/mutants.py                        the kept list, tests/mutants.toml
     python scripts/mutants.py --draw 6 --seed 3      six fresh ones per folder, drawn by the seed
     python scripts/mutants.py --only aggregate/      kept (or drawn) ones of files whose path holds this
+    python scripts/mutants.py --list FILE            somebody's own: [[mutant]] with file, old, new; tests are found
     python scripts/mutants.py --reach FOLDER ...     ask first the tests that run a line (scripts/mutant_reach.py)
 
 Every worker has a copy of the tree; the working tree is never changed. A mutant is tried with the tests nearest to it,
@@ -83,16 +84,17 @@ class Verdict:
     broken: tuple[str, ...] = ()  # tests that fail without a mutant, found so far
 
 
-def kept(listed: dict[str, Any]) -> list[Mutant]:
-    """The mutants of the list."""
+def kept(listed: dict[str, Any], reach: Reach | None) -> list[Mutant]:
+    """The mutants of a list; those that name no tests are asked like drawn ones."""
     made = []
     for entry in listed.get("mutant", []):
         text = (ROOT / entry["file"]).read_text()
         if text.count(entry["old"]) != 1:
-            sys.exit(f"{LIST.name}: {entry['file']} holds {entry['old']!r} {text.count(entry['old'])} times, not once")
+            sys.exit(f"{entry['file']} holds {entry['old']!r} {text.count(entry['old'])} times, not once")
         line = text[: text.index(entry["old"])].count("\n") + 1
+        calls = (Call(tuple(entry["tests"])),) if "tests" in entry else _found(entry["file"], text, line, reach)
         changed = text.replace(entry["old"], entry["new"])
-        made.append(Mutant(entry["file"], changed, line, entry["old"], entry["new"], (Call(tuple(entry["tests"])),)))
+        made.append(Mutant(entry["file"], changed, line, entry["old"], entry["new"], calls))
     return made
 
 
@@ -116,9 +118,13 @@ def drawn(listed: dict[str, Any], options: argparse.Namespace, reach: Reach | No
 
 def _drawn(change: Change, reach: Reach | None) -> Mutant:
     text = (ROOT / change.file).read_text()
-    reached = reaching(reach, change.file, text, change.line) if reach else []
-    calls = (*reached, *nearest(change.file))
+    calls = _found(change.file, text, change.line, reach)
     return Mutant(change.file, change.apply(text), change.line, *change.lines(text), calls)
+
+
+def _found(file: str, text: str, line: int, reach: Reach | None) -> tuple[Call, ...]:
+    """Tests for a change of this line."""
+    return (*(reaching(reach, file, text, line) if reach else ()), *nearest(file))
 
 
 def copy_tree(target: Path) -> Path:
@@ -242,15 +248,16 @@ def main() -> int:
     parser.add_argument("--draw", type=int, default=0, metavar="N", help="draw N fresh mutants per folder")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--every", action="store_true", help="draw more than one of a function")
+    parser.add_argument("--list", type=Path, default=LIST, metavar="FILE", help="instead of the kept list")
     parser.add_argument("--only", default="", help="files whose path holds this")
     parser.add_argument("--reach", type=Path, help="what scripts/mutant_reach.py has written")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--limit", type=float, default=300, help="seconds of a processor per mutant")
     parser.add_argument("--show", action="store_true", help="only say what would be tried")
     options = parser.parse_args()
-    listed = tomllib.loads(LIST.read_text())
+    listed = tomllib.loads(options.list.read_text())
     reach = Reach(options.reach) if options.reach else None
-    mutants = drawn(listed, options, reach) if options.draw else kept(listed)
+    mutants = drawn(listed, options, reach) if options.draw else kept(listed, reach)
     mutants = [m for m in mutants if options.only in m.file]
     if options.show:
         for mutant in mutants:

@@ -59,7 +59,8 @@ def lowrank(correlation: Tensor, lam: float) -> Tensor:
 
     With S = lambda (Phi + Phi^T) and H = (P^T P + S)^-1, the minimiser of 1/2 |P - P B|^2 + lambda Tr(B^T Phi B)
     with a zero diagonal is B = I - H S - H diag((1 - [H S]_jj) / H_jj). The paper's -H_ij / H_jj is this only
-    while Phi is diagonal; repeating it does not converge.
+    while Phi is diagonal; repeating it does not converge. Tr(B^T Phi B) is |B|_* at that Phi, but with Phi held its
+    gradient is twice that of |B|_*: where the paper's steps settle, B is the minimiser for 2 lambda.
     """
     eye, square = _eye(correlation), correlation.mT @ correlation
     phi = weights = eye
