@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from accord.aggregate import EMA, FedAvgM, Mean, ServerOptimizer, stepped
+from accord.aggregate.nash import Nash
 from accord.aggregate.reptile import Reptile, Rprop
 from accord.aggregate.robust import Median, NormClip
 from accord.core.types import Replies, Result
@@ -82,6 +83,23 @@ def test_rules_around_rules_keep_what_is_inside_by_its_tree() -> None:
         (ServerOptimizer(FedAvgM(), Mean()), {"model.velocity"}),
     ):
         assert set(rule.state("model", value)) == names
+
+
+def test_a_server_step_passes_on_what_the_rule_inside_has_done_besides() -> None:
+    """One bargain over two trees: the model gets half of its step, the other tree all of it, the count is one more."""
+    inner = Nash(("relations",), "raw", "uniform")
+    rule = ServerOptimizer(FedAvgM(lr=0.5, beta=0.0), inner)
+    state = {"model": {"w": torch.tensor([1.0, 1.0])}, "relations": {"r": torch.tensor([2.0])}}
+    state |= rule.state("model", state["model"])
+    sent = (([5.0, 1.0], [5.0]), ([1.0, 2.0], [2.0]))  # moves (4, 0 | 3) and (0, 1 | 0): shares 1/5 and 1
+    results = tuple(
+        Result({"model": {"w": torch.tensor(w)}, "relations": {"r": torch.tensor(r)}}, {}, {}) for w, r in sent
+    )
+    new = rule(state, "model", Replies((0, 1), results, torch.tensor([1, 1]), {}))
+    assert new.keys() == {"model", "relations", "model.nash", "model.velocity"}
+    torch.testing.assert_close(new["model"]["w"], torch.tensor([1.4, 1.5]))
+    torch.testing.assert_close(new["relations"]["r"], torch.tensor([2.6]))
+    assert int(new["model.nash"]["agreed"]) == 1
 
 
 def test_a_step_that_shrinks_to_nothing() -> None:

@@ -205,8 +205,9 @@ def test_trees_bargain_together() -> None:
     assert both(server(both), "model", TWO)["model"]["w"][0] < 2
 
 
-def test_without_agreement_the_step_is_fedavgs_and_is_counted() -> None:
-    rule = Nash(("relations",), "sum")
+@pytest.mark.parametrize("power", ["examples", "uniform"])
+def test_without_agreement_the_step_is_fedavgs_and_is_counted(power: Any) -> None:
+    rule = Nash(("relations",), "sum", power)
     state = server(rule)
     opposed = replies_of(([2.0, 1.0], [3.0]), ([-1.0, 1.0], [0.0]), examples=(1, 3))
     new = rule(state, "model", opposed)

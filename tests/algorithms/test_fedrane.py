@@ -30,6 +30,7 @@ from support.fedrane import (
     bargain_reference,
     train_reference,
 )
+from support.personal import FILLED, norm_model
 
 
 def run_of(data: FederatedData, model: Model | None = None, setup: Any = None, **kwargs: Any) -> TinyRun:
@@ -260,6 +261,32 @@ def test_personal_accuracy_is_measured_with_the_graph(float64: None, evaluation:
         right = float((module.head(z).argmax(1) == y).sum())
         assert float(result.metrics["personal_correct"]) == right
         assert float(result.metrics["personal_examples"]) == len(y)
+
+
+@pytest.mark.parametrize("evaluation", ["batch", "support"])
+def test_personal_accuracy_is_that_of_the_trained_running_statistics(evaluation: Any) -> None:
+    """Statistics as of the first round (mean 0, variance 1) would let other samples be right."""
+    data = tiny_data()
+    shifted = replace(data, train_pool=Pool(5 + 3 * data.train_pool.x, data.train_pool.y))
+    shifted = replace(shifted, test_pool=shifted.train_pool)
+    run = run_of(shifted, norm_model(), with_test=True, evaluation=evaluation, setup={"plan": FILLED})
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    first = run.state["buffers"]
+    run.rounds()
+    assert run.replies is not None
+    found, trained, received = [], [], []
+    for client, result in enumerate(run.replies.results):
+        x, y = shifted.client(client)
+        found.append(float(result.metrics["personal_correct"]))
+        for buffers, counts in ((result.reply["buffers"], trained), (first, received)):
+            trees = {**result.reply, "buffers": buffers}
+            if evaluation == "batch":
+                out = part.together(run.model, trees, x, 128)
+            else:
+                out = part.supported(run.model, trees, x, x, 128)
+            counts.append(float((out.logits.argmax(1) == y).sum()))
+    assert found == trained
+    assert found != received
 
 
 def test_support_judges_each_sample_for_itself(float64: None) -> None:

@@ -19,7 +19,9 @@ HEAD = ("head.bias", "head.weight")
 BODY = ("neck.0.bias", "neck.0.weight")
 
 
-@pytest.mark.parametrize("plan", [Plan(epochs=2, batch_size=4), Plan(steps=3, batch_size=4)])
+@pytest.mark.parametrize(
+    "plan", [Plan(epochs=2, batch_size=4), Plan(steps=3, batch_size=4), Plan(epochs=2, steps=3, batch_size=4)]
+)
 def test_three_rounds(plan: Plan, float64: None) -> None:
     """Momentum and weight decay in both phases, each with a velocity of its own that starts at 0."""
     run = make(fedrep, {"head_epochs": 3}, sampler=Given(*COHORTS), optimizer=SGD(0.9, 0.05), plan=plan, with_test=True)
