@@ -108,6 +108,9 @@ def test_a_client_that_did_not_move_is_left_out() -> None:
     assert p[2] == 0
     np.testing.assert_allclose(p[[0, 1, 3]], solve_bargaining(others.T @ others), rtol=1e-12)
     np.testing.assert_array_equal(solve_bargaining(np.zeros((3, 3))), np.zeros(3))
+    # Orthogonal, so that p_k = sqrt(b_k) / |D_k|, each with the power of its own.
+    found = solve_bargaining(np.diag([0.0, 4.0, 1.0]), np.array([9.0, 16.0, 25.0]))
+    np.testing.assert_allclose(found, [0.0, 2.0, 5.0], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +190,7 @@ TWO = replies_of(([5.0, 1.0], [5.0]), ([1.0, 2.0], [2.0]), examples=(1, 3))
         (Nash(("relations",), "raw", "examples"), (0.2 * 0.5**0.5, 1.5**0.5)),
         (Nash(("relations",), "avg-norm", "uniform", cap=1.0), (1 / 6, 5 / 6)),  # 1.2 sqrt(17 / 16) is more than 1
         (Nash(("relations",), "raw", "uniform", cap=1.0), (0.2, 1.0)),
+        (Nash(("relations",), "radius", "uniform", 0.5, cap=0.1), (0.2 * 0.5 / 2**0.5, 0.5 / 2**0.5)),
     ],
 )
 def test_scales_by_hand(rule: Nash, weights: tuple[float, float]) -> None:
