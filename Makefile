@@ -52,8 +52,8 @@ test-federation: $(READY)  ## real federations on Flower: faults, strangers, eve
 test-gpu:  ## the tests that need a CUDA device, with the python that sees it
 	PYTHONPATH=src:tests $(PYTHON) -m pytest tests/gpu -m gpu
 
-mutants: $(READY)  ## does a test fail when the code is wrong? the kept list; DRAW=6 SEED=3: fresh ones per folder
-	$(BIN)/python scripts/mutants.py $(if $(DRAW),--draw $(DRAW) --seed $(or $(SEED),0)) $(if $(REACH),--reach $(REACH))
+mutants: $(READY)  ## does a test fail when the code is wrong? the kept list; DRAW=6 SEED=3: fresh ones per folder; LIST=FILE: your own
+	$(BIN)/python scripts/mutants.py $(if $(DRAW),--draw $(DRAW) --seed $(or $(SEED),0)) $(if $(LIST),--list $(LIST)) $(if $(REACH),--reach $(REACH))
 
 fingerprints: $(READY)  ## do all methods still give the bits they gave? (about three minutes)
 	PYTHONPATH=src $(BIN)/python scripts/fingerprints.py
