@@ -273,6 +273,32 @@ def test_files_that_are_refused(tmp_path: Path, name: str, contents: bytes, mess
     assert len(str(error.value)) < 600
 
 
+@pytest.mark.filterwarnings("ignore")  # as in a user's program: here every warning is an error
+def test_rows_longer_than_the_names_are_not_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age,outcome\n1,a,east\n2,b,west\n")
+    with pytest.raises(DataError, match="cannot be read as a table"):
+        tables.read_table(tmp_path / "a.csv")
+
+
+def test_columns_of_the_same_name_are_named_in_order(tmp_path: Path) -> None:
+    names = ["d", "b", "z", "c", "a", "c", "d", "a", "b", "a"]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + "0," * 9 + "0\n")
+    with pytest.raises(DataError, match="same name: 'a', 'b', 'c', 'd'; rename"):
+        tables.read_table(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_a_table_of_one_column_is_one(tmp_path: Path, separator: str) -> None:
+    (tmp_path / "a.csv").write_text("age\n1\n2\n")
+    assert tables.read_table(tmp_path / "a.csv", separator=separator)["age"].tolist() == [1, 2]
+
+
+def test_what_a_column_holds_does_not_depend_on_how_long_it_is(tmp_path: Path) -> None:
+    """More than pandas reads at once, and the only word comes last: it is a column of text from its first row."""
+    (tmp_path / "a.csv").write_text("ward\n" + "007\n" * (1 << 20) + "east\n")
+    assert tables.read_table(tmp_path / "a.csv")["ward"].drop_duplicates().tolist() == ["007", "east"]
+
+
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not there; give a CSV or a Parquet file"):
         table(tmp_path / "none.csv")
