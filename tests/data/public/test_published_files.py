@@ -95,7 +95,7 @@ def test_a_single_image_is_enough_and_none_is_not(tmp_path):
     write(tmp_path / "one", contents(MNIST) | {name: idx_bytes(array) for name, array in one.items()})
     assert load("mnist", tmp_path / "one").train.y.tolist() == [7]
     write(tmp_path / "none", contents(MNIST) | {name: idx_bytes(array[:0]) for name, array in one.items()})
-    with pytest.raises(DataError, match="holds 0 images but .* 0 labels"):
+    with pytest.raises(DataError, match=r"holds 0 images but .* 0 labels"):
         load("mnist", tmp_path / "none")
 
 
