@@ -482,7 +482,7 @@ def test_clients_left_without_samples_are_named() -> None:
 
         pool = Pool(torch.zeros(9, 1), torch.zeros(9, dtype=torch.int64))
         dataset = Dataset("toy", pool, pool, ("a",))
-        for clients, shown in ((6, "1, 2, 3, 4, 5"), (8, "1, 2, 3, 4, 5, ...")):
+        for clients, shown in ((6, "1, 2, 3, 4, 5"), (7, "1, 2, 3, 4, 5, ..."), (8, "1, 2, 3, 4, 5, ...")):
             with pytest.raises(DataError, match=rf"leaves {clients - 1} of {clients} .* \(clients {shown}\); ask"):
                 rule(dataset, clients, np.random.default_rng(0))
     finally:

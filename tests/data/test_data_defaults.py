@@ -12,7 +12,7 @@ import pytest
 from accord.data import checks, dealing, description, division
 from accord.data.federated import Dataset, FederatedData
 from accord.data.files import collection, download, idx
-from accord.data.own import arrays, flower, folder, huggingface, sequences, table
+from accord.data.own import arrays, flower, folder, huggingface, sequences, summaries, table
 from accord.data.partitions import PARTITIONS
 from accord.data.partitions.registry import partition
 from accord.data.public import cifar, emnist_letters, fashion_mnist, load_dataset, mnist
@@ -28,6 +28,7 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (arrays.from_torch, {"normalise": False, **SPLIT}),
     (huggingface.from_huggingface, {"normalise": False, "task": "auto", **SPLIT}),
     (table.from_table, {"normalise": True, **SPLIT}),
+    (summaries.summarise, {"features": None, "task": "auto", "missing": "error", **SPLIT}),
     (sequences.from_sequences, SPLIT),
     (folder.from_folder, {"image_size": None, "normalise": True, **SPLIT}),
     (flower.from_flwr_partitioner, {"allow_missing": False}),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
 import accord
 from accord.data.division import federate
+from accord.data.files import contents
 from accord.errors import ConfigError, DataError
 from support import published
 
@@ -39,6 +41,15 @@ def test_the_checksum_behind_the_last_member_of_an_archive_is_read(tmp_path: Pat
     path.write_bytes(data[:-8] + bytes([data[-8] ^ 1]) + data[-7:])
     with pytest.raises(DataError, match=r"damaged or cut short \(CRC check failed"):
         published.load(name, tmp_path)
+
+
+def test_what_lies_behind_the_last_member_is_held_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of a mebibyte, all of which count."""
+    monkeypatch.setattr(contents, "MAX_BYTES", 5 << 19)
+    contents._drain("it", None)
+    contents._drain("it", io.BytesIO(bytes(5 << 19)))
+    with pytest.raises(DataError, match="it is larger than 2 MiB unpacked"):
+        contents._drain("it", io.BytesIO(bytes((5 << 19) + 1)))
 
 
 def test_an_xz_stream_that_is_none(tmp_path: Path) -> None:

@@ -178,13 +178,23 @@ def test_servers_that_do_not_say_the_length(server, tmp_path):
 def test_a_whole_part_needs_no_more_bytes(server, tmp_path):
     (tmp_path / "file.bin.part").write_bytes(BODY)
     assert fetch(server.remote(), tmp_path).read_bytes() == BODY
+    assert server.asked == [("/file.bin", "bytes=300000-")], "the answer says that this is all"
 
 
-@pytest.mark.parametrize("old", [b"another version" * 100, bytes(400_000), bytes(300_000)])
+@pytest.mark.parametrize("old", [b"another version" * 100, bytes(400_000), bytes(300_000), bytes([BODY[0] ^ 1])])
 def test_a_part_of_another_version_is_thrown_away(server, tmp_path, old):
     (tmp_path / "file.bin.part").write_bytes(old)
     assert fetch(server.remote(), tmp_path, pause=0).read_bytes() == BODY
     assert names(tmp_path) == ["file.bin"]
+    assert server.asked == [("/file.bin", f"bytes={len(old)}-"), ("/file.bin", None)]
+
+
+def test_an_empty_part_is_no_earlier_version(server, tmp_path):
+    """What came whole and is wrong is not asked for again."""
+    (tmp_path / "file.bin.part").write_bytes(b"")
+    with pytest.raises(DataError, match="wrong contents"):
+        fetch(server.remote(md5="0" * 32), tmp_path)
+    assert server.asked == [("/file.bin", None)]
 
 
 def test_wrong_contents_are_deleted_and_explained(server, tmp_path):
@@ -214,9 +224,11 @@ def test_all_addresses_fail_and_all_reasons_are_given(server, tmp_path):
 
 
 def test_a_file_that_never_ends_is_refused(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.data.files.download.MAX_BYTES", 100_000)
+    monkeypatch.setattr("accord.data.files.download.MAX_BYTES", 299_999)
     with pytest.raises(DataError, match="does not end"):
-        fetch(server.remote(), tmp_path)
+        fetch(server.remote(), tmp_path / "short")
+    monkeypatch.setattr("accord.data.files.download.MAX_BYTES", 300_000)
+    assert fetch(server.remote(), tmp_path / "just").read_bytes() == BODY
 
 
 def test_folders_that_cannot_be_written(server, tmp_path):

@@ -12,6 +12,7 @@ from PIL import Image
 
 from accord.data.own import from_folder
 from accord.data.public import load_dataset
+from accord.data.splits import stratified
 from accord.errors import ConfigError, DataError
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
@@ -83,6 +84,17 @@ def test_domains_are_numbered_by_name(tmp_path):
     assert data.train.y.tolist() == [0] * 4 + [1] * 4 + [0] * 4
     assert data.test_domains.tolist() == [0, 0, 1]
     assert data.test.y.tolist() == [0, 1, 0]
+
+
+def test_of_domains_each_class_is_a_stratum_in_the_order_of_names(tmp_path):
+    """Four of each of art/a, art/b, photo/a, photo/b, in this order: their shades are 0 to 15."""
+    for shade in range(16):
+        place = ("art/a", "art/b", "photo/a", "photo/b")[shade // 4]
+        picture(tmp_path / "f" / place / f"{shade:02d}.png", shade)
+    for seed in range(3):
+        _, test = stratified(np.repeat([0, 1, 2, 3], 4), 0.25, np.random.default_rng(seed))
+        data = load(tmp_path / "f", split_seed=seed, test_fraction=0.25)
+        assert data.test.x[:, 0, 0, 0].tolist() == test.tolist()
 
 
 def test_folders_of_sites_are_clients_with_names(tmp_path):
@@ -159,6 +171,9 @@ def test_hidden_and_foreign_files_are_ignored(tmp_path):
         ([], "holds no folders"),
         (["a", "b/c"], "has no folders inside but"),
         (["train/a"], "there must be both"),
+        (["test/a"], "there must be both"),
+        (["train/a", "val/a"], "there must be both and no other"),
+        (["train/a", "Train/a", "test/a"], "there must be both and no other"),
         (["train/a", "test/a", "val/a"], "there must be both and no other"),
         (["train/a", "test/d/a"], "both have domain folders, or neither"),
     ],
@@ -268,6 +283,7 @@ def test_pacs_names_the_first_folder_that_is_wrong(tmp_path):
         load_dataset("pacs", tmp_path, download=False)
 
 
+@pytest.mark.filterwarnings("ignore")  # as in a user's program: here every warning is an error
 def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
     root = tree(tmp_path / "zoo", ["cat", "ant"], 2)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 29)  # 6 x 5 is one more: Pillow warns, and twice as many it refuses

@@ -147,6 +147,54 @@ def test_normalise_pixels_per_channel():
         from_arrays(x.astype(int), [0, 1], test=(x.astype(int), [0, 1]), normalise=True)
 
 
+def test_moments_of_more_rows_than_are_taken_at_once():
+    """Blocks of 4096: the only one stands in the first row of the second."""
+    x = np.zeros((4100, 1))
+    x[4096] = 1.0
+    data = from_arrays(x, np.arange(4100) % 2, test=(x[:2], [0, 1]), normalise=True)
+    share = 1 / 4100
+    assert data.train.mean == pytest.approx((share,), rel=1e-12)
+    assert data.train.std == pytest.approx(((share * (1 - share)) ** 0.5,), rel=1e-12)
+
+
+def test_of_every_client_the_test_samples_are_spread_over_its_classes():
+    """Forty samples of each of three clients, a quarter of each class: ten for testing, of each class two or three."""
+    y, clients = np.tile(np.arange(4), 30), np.repeat([0, 1, 2], 40)
+    for seed in range(5):
+        data = from_arrays(np.zeros((120, 1)), y, clients, test_fraction=0.25, seed=seed)
+        for client in range(3):
+            counts = np.bincount(data.test.y[data.test_clients == client], minlength=4)
+            assert sorted(counts.tolist()) == [2, 2, 3, 3]
+
+
+def test_whole_numbers_without_a_sign_may_be_as_large_as_those_with_one():
+    largest = 2**63 - 1
+    data = from_arrays(np.full((4, 1), largest, np.uint64), [0, 1, 0, 1], test=(np.ones((1, 1), np.uint16), [0]))
+    assert data.train.x.flatten().tolist() == [largest] * 4
+    assert data.test.x.dtype == torch.int64
+    with pytest.raises(DataError, match=r"above 2\^63 - 1"):
+        from_arrays(np.array([[1], [2**63]], np.uint64), [0, 1])
+
+
+def test_a_mask_that_hides_nothing_is_none():
+    data = from_arrays(np.ma.array(X, mask=False), Y, np.ma.array(Y, mask=False), test=(X, Y))
+    assert data.train.x.tolist() == X.tolist()
+    with pytest.raises(DataError, match="clients has masked entries"):
+        from_arrays(X, Y, np.ma.array(Y, mask=Y == 1))
+
+
+@pytest.mark.parametrize(("samples", "first_refused"), [(5, 1000), (1500, 1500)])
+def test_a_label_beyond_a_thousand_and_all_samples_is_asked_about(samples, first_refused):
+    """Up to there it is taken for a class."""
+    x, y = np.zeros((samples, 1)), np.zeros(samples, np.int64)
+    y[0] = first_refused - 1
+    assert from_arrays(x, y).num_classes == first_refused
+    y[0] = first_refused
+    with pytest.raises(DataError, match=f"the largest label is {first_refused}, but there are only {samples} samples"):
+        from_arrays(x, y)
+    assert from_arrays(x, y, classes=first_refused + 1).num_classes == first_refused + 1
+
+
 def nan_at(*places: tuple[int, int], value: float = np.nan) -> np.ndarray:
     x = X.copy()
     for place in places:
@@ -225,6 +273,8 @@ def test_class_names_that_do_not_fit():
         ([None, "1"] * 10, "mixes|missing"),
         (np.arange(20) - 1, "1 negative ids, first at position 0"),
         (np.zeros((20, 1), int), "one id per sample"),
+        (["a"] * 19 + [" "], "names of 1 to 200 characters, got ' '"),
+        (["a"] * 19 + ["b" * 201], "names of 1 to 200 characters"),
     ],
 )
 def test_client_ids_that_are_refused(clients, message):
@@ -232,9 +282,14 @@ def test_client_ids_that_are_refused(clients, message):
         from_arrays(X, Y, clients)
 
 
+def test_a_name_may_have_two_hundred_characters():
+    assert from_arrays(X, Y, ["a"] * 10 + ["b" * 200] * 10).client_names == ("a", "b" * 200)
+
+
 def test_test_parts_that_are_refused():
-    with pytest.raises(DataError, match=r"test must be \(x, y\)"):
-        from_arrays(X, Y, test=X)
+    for test in (X, X[:2], X[:3], (X,), (X, Y, Y, Y), [X]):
+        with pytest.raises(DataError, match=r"test must be \(x, y\)"):
+            from_arrays(X, Y, test=test)
     with pytest.raises(DataError, match=r"train samples are \(2,\) torch.float32, test samples \(1,\)"):
         from_arrays(X, Y, test=(X[:, :1], Y))
     with pytest.raises(DataError, match="must be alike"):
@@ -282,6 +337,24 @@ def test_from_torch_map_style_iterable_and_subset():
     assert len(from_torch([([1.0, 2.0], 0), ([1.0, 2.0], 1)] * 5).train) == 8
 
 
+@pytest.mark.parametrize("classes", [[], (), 7, "ab", None])
+def test_what_is_no_list_of_names_names_no_classes(classes):
+    train = Squares()
+    train.classes = classes
+    assert from_torch(train).classes == ("0", "1")
+
+
+def test_from_torch_images_with_palettes():
+    """One may hide transparency, of which Pillow warns unless it is asked for."""
+    palette = Image.new("P", (3, 2), 1)
+    palette.putpalette([0, 0, 0, 200, 100, 50])
+    palette.info["transparency"] = b"\xff\x80"
+    data = from_torch([(palette, 0), (palette, 1)] * 5)
+    assert data.train.x[0, :, 0, 0].tolist() == [200, 100, 50]
+    both = Image.new("LA", (3, 2), (9, 128))
+    assert from_torch([(both, 0), (both, 1)] * 5).train.x[0, :, 0, 0].tolist() == [9]
+
+
 def test_from_torch_images():
     grey = [(Image.new("L", (3, 2), i), i % 2) for i in range(10)]
     data = from_torch(grey, grey)
@@ -315,6 +388,35 @@ def test_named_inputs_must_be_named_in_both_parts() -> None:
         with pytest.raises(DataError, match="train and test inputs must have the same names, shapes and kinds"):
             from_arrays(train, y, test=(test, y))
     assert from_arrays(named, y, test=(named, y)).fields is not None
+
+
+def test_each_named_input_must_be_alike_in_both_parts() -> None:
+    y = np.array([0, 1])
+    train = {"a": np.ones((2, 3)), "b": np.ones((2, 2))}
+    for b in (np.ones((2, 4)), np.ones((2, 2), np.int64), np.ones(2)):
+        with pytest.raises(DataError, match="the same names, shapes and kinds"):
+            from_arrays(train, y, test=({**train, "b": b}, y))
+    for other in ({"a": train["a"]}, {**train, "c": train["b"]}):
+        with pytest.raises(DataError, match="the same names, shapes and kinds"):
+            from_arrays(train, y, test=(other, y))
+
+
+@pytest.mark.parametrize("names", [(), ("a", "not one"), ("a", 1), ("2", "a"), (1,)])
+def test_named_inputs_need_names_a_network_can_have(names: tuple[object, ...]) -> None:
+    with pytest.raises(DataError, match="needs names that can be a network's arguments"):
+        from_arrays({name: np.ones((4, 1)) for name in names}, [0, 1, 0, 1])
+
+
+def test_named_inputs_need_as_many_rows() -> None:
+    with pytest.raises(DataError, match=r"a row for every sample; got \{'a': 4, 'b': 3\}"):
+        from_arrays({"a": np.ones((4, 1)), "b": np.ones((3, 1))}, [0, 1, 0, 1])
+
+
+def test_a_vocabulary_of_a_named_input_is_that_of_both_parts() -> None:
+    for largest, expected in ((9, 10), (2, 6)):
+        data = from_arrays({"word": [3, 5]}, [0, 1], test=({"word": [largest]}, [0]))
+        assert data.fields is not None
+        assert [field.vocabulary for field in data.fields.fields] == [expected]
 
 
 def test_tensors_of_a_torch_data_set_must_be_two() -> None:

@@ -113,6 +113,13 @@ def test_a_dictionary_of_parts_and_no_test_part():
         from_huggingface({"validation": images()})
 
 
+def test_a_column_of_inputs_is_named_by_its_part():
+    good, bad = Table({"x": [[1.0], [2.0]], "y": [0, 1]}), Table({"x": [[1.0], [2.0, 3.0]], "y": [0, 1]})
+    for train, test, part in ((bad, good, "train"), (good, bad, "test")):
+        with pytest.raises(DataError, match=f"{part} column 'x': sample 0 has shape"):
+            from_huggingface(train, test=test)
+
+
 def test_rows_of_numbers():
     table = Table({"x": [[i, i / 2] for i in range(6)], "y": [0, 1, 2] * 2})
     data = from_huggingface(table, test=table)

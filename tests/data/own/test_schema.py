@@ -187,6 +187,135 @@ def test_damaged_summaries_are_refused(damage: Any, tmp_path: Path) -> None:
         Summary.read(tmp_path / "summary.json")
 
 
+@pytest.mark.parametrize("kind", [Schema, Summary])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": 2}, "of another version of Accord"),
+        ({"problem": "guess"}, "the problem must be classification or regression"),
+        ({"classes": ["ill", 1]}, "classes must be a list of words"),
+        ({"classes": "ill"}, "classes is 'ill', which it cannot be"),
+        ({"label": 3}, "label is 3, which it cannot be"),
+        ({"more": 1}, "must have the fields format, label, problem, classes"),
+    ],
+)
+def test_both_kinds_of_file_have_a_sound_head(kind: Any, change: dict[str, Any], words: str) -> None:
+    said = agree(summaries()).to_json() if kind is Schema else summaries()["Aix"].to_json()
+    assert said["format"] == 1
+    kind.from_json(said, "it")
+    with pytest.raises(DataError, match=f"^it:? .*{words}|^it {words}"):
+        kind.from_json({**said, **change}, "it")
+
+
+def test_what_a_summary_says_of_columns_that_are_no_numbers() -> None:
+    table = pd.DataFrame({"ward": ["b", "a"] * 5, "new": [True, False] * 5, "gone": [np.nan] * 10, "y": ["u", "v"] * 5})
+    said = summarise(table, "y", categorical=["ward"], missing="mean").to_json()["columns"]
+    nothing = {"known": 0, "mean": 0.0, "variance": 0.0}
+    assert said == [
+        {"name": "ward", "kind": "category", "values": ["a", "b"], **nothing},
+        {"name": "new", "kind": "bool", "values": [], **nothing},
+        {"name": "gone", "kind": "number", "values": [], **nothing},
+    ]
+
+
+def test_numbers_too_large_to_be_measured_are_refused() -> None:
+    table = pd.DataFrame({"a": [1e200, -1e200] * 5, "y": ["u", "v"] * 5})
+    with pytest.raises(DataError, match="the numbers of column 'a' are too large to be measured"):
+        summarise(table, "y")
+
+
+@pytest.mark.parametrize("row", range(10))
+def test_no_row_of_a_summary_may_be_endless(row: int) -> None:
+    """Those that are set aside for testing neither."""
+    table = pd.DataFrame({"a": np.arange(10.0), "y": ["u", "v"] * 5})
+    table.loc[row, "a"] = np.inf
+    with pytest.raises(DataError, match=f"column 'a' has 1 infinite values, first in row {row}"):
+        summarise(table, "y")
+
+
+def test_choices_of_a_summary_are_those_of_a_table() -> None:
+    for choice in ("task", "missing"):
+        with pytest.raises(DataError, match=f"{choice} of a table must be one of"):
+            summarise(SITES["Aix"], "outcome", categorical=["ward"], **{choice: "guess"})
+
+
+def test_a_written_file_is_text_for_people_and_nothing_is_left_of_a_bad_one(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", Summary("âge", "regression", ("âge",), ()))
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert '"label": "âge"' in text
+    assert text.endswith("}\n")
+    column = ColumnSummary("a", "number", (), 1, float("nan"), 0.0)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "b.json", Summary("y", "regression", ("y",), (column,)))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def said(classes: tuple[str, ...] = ("ill", "well"), **kinds: str) -> Summary:
+    columns = tuple(ColumnSummary(name, kind, (), 1) for name, kind in kinds.items())
+    return Summary("y", "classification", classes, columns)
+
+
+def test_sites_and_columns_that_differ_are_named_in_order() -> None:
+    with pytest.raises(DataError, match="two and one differ in columns: 'a', 'b', 'c', 'd', 'e', 'f'"):
+        agree(
+            {
+                "one": said(z="number", c="bool", a="bool", e="bool"),
+                "two": said(z="number", f="bool", b="bool", d="bool"),
+            }
+        )
+    sites = {"Pau": said(a="category"), "Aix": said(a="category"), "Lyon": said(a="number")}
+    with pytest.raises(DataError, match="is a category at 'Aix', 'Pau' only"):
+        agree(sites)
+
+
+def test_classes_of_all_sites_are_in_the_order_of_their_values() -> None:
+    assert agree({"one": said(("9", "-1"), a="number"), "two": said(("10", "2.5"), a="number")}).classes == (
+        *("-1", "2.5"),
+        *("9", "10"),
+    )
+    mixed = agree({"one": said(("9", "x"), a="number"), "two": said(("10",), a="number")})
+    assert mixed.classes == ("10", "9", "x"), "words among them: as words"
+
+
+def test_columns_of_sites_go_together_by_name() -> None:
+    """The second site has them in another order."""
+    age, pulse = (ColumnSummary(name, "number", (), 1, mean, 0.0) for name, mean in (("age", 40.0), ("pulse", 70.0)))
+    sites = {
+        "one": Summary("y", "regression", ("y",), (age, pulse)),
+        "two": Summary("y", "regression", ("y",), (pulse, age)),
+    }
+    found = agree(sites).inputs
+    assert ([column.name for column in found.columns], found.mean, found.std) == (
+        *(["age", "pulse"], (40.0, 70.0)),
+        (1.0, 1.0),
+    )
+
+
+def test_a_site_may_know_one_amount_only_where_others_know_more() -> None:
+    table = pd.DataFrame({"a": np.arange(10.0), "y": np.full(10, 2.5)})
+    schema = agree({"one": summarise(table, "y"), "two": summarise(table.assign(y=np.arange(10) / 3), "y")})
+    assert from_table(table, "y", schema=schema).train.y.tolist() == [2.5] * 8
+    with pytest.raises(DataError, match=r"the label 'y' is '2\.5' in every row: there is nothing to learn"):
+        from_table(table, "y")
+
+
+def test_classes_a_schema_has_not_are_named_in_order() -> None:
+    schema = agree({"one": said(a="number")})
+    table = pd.DataFrame({"a": np.arange(8.0), "y": ["h", "ill", "e", "g", "c", "d", "f", "well"]})
+    with pytest.raises(DataError, match="'y' has classes the schema has not: 'c', 'd', 'e', 'f', 'g', 'h'"):
+        from_table(table, "y", schema=schema)
+
+
+def test_with_a_schema_nothing_is_filled_with_a_tables_own_mean() -> None:
+    """And what a table without gaps becomes has nothing to fill a later one with."""
+    schema = agree({s: summarise(t.drop(columns="ward"), "outcome", missing="mean") for s, t in SITES.items()})
+    table = SITES["Aix"].drop(columns="ward").copy()
+    table.loc[3, "age"] = np.nan
+    assert from_table(table, "outcome", schema=schema, missing="mean").note == ""
+    plain = from_table(SITES["Aix"].drop(columns="ward"), "outcome").inputs
+    assert [column.fill for column in plain.columns] == [None] * 3
+
+
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         Schema.read(tmp_path / "absent.json")

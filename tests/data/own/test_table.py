@@ -210,6 +210,50 @@ def test_tables_that_are_refused(change: dict[str, Any], options: dict[str, Any]
     assert len(str(error.value)) < 500
 
 
+def test_a_label_that_never_differs_is_refused() -> None:
+    for values, said in ((["ill"] * 20, "ill"), ([2.5] * 20, "2.5")):
+        with pytest.raises(DataError, match=f"'outcome' is '{said}' in every row: there is nothing to learn"):
+            table(frame(outcome=values))
+
+
+def test_categories_that_read_alike_or_have_no_value_are_refused() -> None:
+    for ward in (pd.Categorical([1, "1"] * 10), [None] * 20):
+        with pytest.raises(DataError, match="'ward' has no values to make places of, or two that read alike"):
+            table(frame(ward=ward), categorical=["ward"], missing="mean")
+
+
+def test_categories_stay_where_numbers_are_filled() -> None:
+    data = table(frame(age=[np.nan, *AGES[1:]], ward=["a", "b"] * 10), categorical=["ward"], missing="mean")
+    assert [column.name for column in data.inputs.columns] == ["age", "smokes", "ward"]
+    assert data.note == "missing values filled with the training rows' mean: 'age' (1)"
+
+
+def test_rows_set_aside_for_testing_are_not_measured() -> None:
+    """One age of all is large: where it is set aside the mean of the others is theirs."""
+    for row in range(20):
+        ages = [0.0] * 20
+        ages[row] = 1000.0
+        data = table(frame(age=ages))
+        trained = len(data.train)
+        aside = float(data.test.x[:, 0].max()) > 1
+        assert data.inputs.mean[0] == pytest.approx(0.0 if aside else 1000 / trained)
+        assert data.inputs.std[0] == pytest.approx(1.0 if aside else 1000 * ((trained - 1) ** 0.5) / trained)
+
+
+def test_ids_in_files_keep_their_zeros_in_both_tables(tmp_path: Path) -> None:
+    rows = frame(hospital=["007", "010"] * 10)
+    rows.to_csv(tmp_path / "train.csv", index=False)
+    rows.iloc[:4].to_csv(tmp_path / "test.csv", index=False)
+    data = table(tmp_path / "train.csv", test=tmp_path / "test.csv")
+    assert data.client_names == ("007", "010")
+    assert data.test_clients is not None
+    assert data.test_clients.tolist() == [0, 1, 0, 1]
+    alone = accord.from_table(tmp_path / "train.csv", "outcome", test=tmp_path / "test.csv")
+    assert [column.name for column in alone.inputs.columns] == ["age", "smokes", "hospital"], (
+        "a number, if nothing is said"
+    )
+
+
 def test_roles_that_are_refused() -> None:
     with pytest.raises(DataError, match=r"no label column 'outcom'\. Did you mean 'outcome'"):
         accord.from_table(frame(), "outcom")
@@ -271,6 +315,32 @@ def test_files_that_are_refused(tmp_path: Path, name: str, contents: bytes, mess
     with pytest.raises(DataError, match=message) as error:
         table(tmp_path / name)
     assert len(str(error.value)) < 600
+
+
+@pytest.mark.filterwarnings("ignore")  # as in a user's program: here every warning is an error
+def test_rows_longer_than_the_names_are_not_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age,outcome\n1,a,east\n2,b,west\n")
+    with pytest.raises(DataError, match="cannot be read as a table"):
+        tables.read_table(tmp_path / "a.csv")
+
+
+def test_columns_of_the_same_name_are_named_in_order(tmp_path: Path) -> None:
+    names = ["d", "b", "z", "c", "a", "c", "d", "a", "b", "a"]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + "0," * 9 + "0\n")
+    with pytest.raises(DataError, match="same name: 'a', 'b', 'c', 'd'; rename"):
+        tables.read_table(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_a_table_of_one_column_is_one(tmp_path: Path, separator: str) -> None:
+    (tmp_path / "a.csv").write_text("age\n1\n2\n")
+    assert tables.read_table(tmp_path / "a.csv", separator=separator)["age"].tolist() == [1, 2]
+
+
+def test_what_a_column_holds_does_not_depend_on_how_long_it_is(tmp_path: Path) -> None:
+    """More than pandas reads at once, and the only word comes last: it is a column of text from its first row."""
+    (tmp_path / "a.csv").write_text("ward\n" + "007\n" * (1 << 20) + "east\n")
+    assert tables.read_table(tmp_path / "a.csv")["ward"].drop_duplicates().tolist() == ["007", "east"]
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

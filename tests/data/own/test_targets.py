@@ -75,6 +75,7 @@ def test_names_of_what_a_network_gives_a_number_for() -> None:
     assert output_names(["a", "b"], "multilabel", {"y": T([[0, 1]])}) == ("a", "b")
     assert output_names(2, "multilabel", {"y": T([[0, 1]])}) == ("0", "1")
     assert len(output_names(None, "tokens", {"y": T([[0, 4, -100]])})) == 5, "0 to 4; -100 is none"
+    assert output_names(None, "tokens", {"y": T([[0, 0, -100]])}) == ("0",), "0 is a class"
     for names in (["a"], ["a", "a"], 3):
         with pytest.raises(DataError, match="y has 2 columns for multilabel"):
             output_names(names, "multilabel", {"y": T([[0, 1]])})

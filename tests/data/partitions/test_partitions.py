@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from accord.data.federated import Dataset, Groups, Pool
 from accord.data.partitions import PARTITIONS, dirichlet
 from accord.data.partitions.dirichlet import dirichlet_counts, lda_client
+from accord.data.partitions.shards import hand_out
 from accord.errors import ConfigError, DataError
 
 
@@ -179,6 +181,30 @@ class TestShards:
         with pytest.raises(DataError, match="class 0 has 40 samples and cannot be cut into 50"):
             PARTITIONS["class_shards"](data, 250, rng(), shards_per_class=50)
 
+    def test_leaving_shards_out_is_a_way_out_of_too_many_only(self):
+        data = toy(np.arange(400) % 10, 10)
+        with pytest.raises(ConfigError, match=r"so that they fit, or leave_unused = true to leave the others out$"):
+            PARTITIONS["class_shards"](data, 10, rng())
+        with pytest.raises(ConfigError, match=r"so that they fit$"):
+            PARTITIONS["class_shards"](data, 1000, rng(), leave_unused=True)
+
+    def test_the_smallest_class_must_have_a_sample_for_every_shard(self):
+        with pytest.raises(DataError, match="class 1 has 3 samples and cannot be cut into 4 shards"):
+            PARTITIONS["class_shards"](toy([0] * 9 + [1] * 3 + [2] * 5, 3), 6, rng(), shards_per_class=4)
+        just = PARTITIONS["class_shards"](toy([0] * 9 + [1] * 4 + [2] * 5, 3), 6, rng(), shards_per_class=4)
+        assert_disjoint(just, 18)
+
+    def test_shards_are_numbered_by_class_and_dealt_in_the_drawn_order(self, monkeypatch):
+        monkeypatch.setattr("accord.data.partitions.shards.shuffled_within", lambda groups, rng: groups)
+        drawn = SimpleNamespace(permutation=lambda count: np.array([3, 0, 4, 1, 5, 2])[:count])
+        # six shards of two: a, a, b, b, c, c; client 0 gets 3 and 0, client 1 gets 4 and 1, client 2 gets 5 and 2
+        groups = PARTITIONS["class_shards"](toy(np.repeat([0, 1, 2], 4), 3), 3, drawn, shards_per_class=2)
+        assert [groups[k].tolist() for k in range(3)] == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
+
+    def test_shards_left_over_are_nobodys(self):
+        drawn = SimpleNamespace(permutation=lambda count: np.array([3, 0, 4, 1, 2])[:count])
+        assert hand_out(5, 2, 2, drawn).tolist() == [0, 1, -1, 0, 1]
+
     def test_sorted_shards_of_mnist(self):
         labels = np.random.default_rng(1).permutation(MNIST)
         groups = PARTITIONS["sorted_shards"](toy(labels, 10), 100, rng())
@@ -195,6 +221,24 @@ class TestShards:
     def test_more_shards_than_samples(self):
         with pytest.raises(ConfigError, match="need 12 shards, but there are 10 samples; ask for at most 5"):
             PARTITIONS["sorted_shards"](toy(np.arange(10) % 2, 2), 6, rng())
+        just = PARTITIONS["sorted_shards"](toy(np.arange(10) % 2, 2), 5, rng())
+        assert just.sizes.tolist() == [2] * 5
+
+
+class TestIdentities:
+    def test_pieces_are_numbered_by_identity_and_dealt_in_the_drawn_order(self, monkeypatch):
+        monkeypatch.setattr("accord.data.partitions.identities.shuffled_within", lambda groups, rng: groups)
+        drawn = SimpleNamespace(permutation=lambda count: np.array([2, 0, 1, 5, 4, 3])[:count])
+        # identities 0, 2 and 3 in two pieces of two each; the piece's place in the draw, modulo 4 clients: 2 0 1 1 0 3
+        groups = PARTITIONS["identities"](toy(np.repeat([0, 2, 3], 4), 5), 4, drawn, pieces=2)
+        assert [groups[k].tolist() for k in range(4)] == [[2, 3, 8, 9], [4, 5, 6, 7], [0, 1], [10, 11]]
+
+    def test_clients_have_as_many_identities_as_one_another(self):
+        labels = np.arange(90) % 9
+        for seed in range(5):
+            groups = PARTITIONS["identities"](toy(labels, 9), 3, rng(seed))
+            assert [len(set(labels[groups[k]].tolist())) for k in range(3)] == [3, 3, 3]
+            assert_disjoint(groups, 90)
 
 
 class TestLabelSplit:
@@ -266,6 +310,23 @@ class TestDirichlet:
         assert counts.tolist() == [[4, 0], [4, 0], [0, 4]]
         assert drawn == [3, 1]
 
+    def test_a_client_one_short_of_full_gets_more(self, monkeypatch):
+        draws = iter([np.array([0.375, 0.5, 0.125]), np.array([0.5, 0.5])])
+        monkeypatch.setattr(dirichlet, "dirichlet_draw", lambda alpha, rng: next(draws))
+        # 12 samples, 3 clients: full at 4. Class 0 gives 3, 4, 1; class 1 goes to clients 0 and 2.
+        counts = dirichlet_counts(np.array([8, 4]), 3, 0.5, True, rng())
+        assert counts.tolist() == [[3, 2], [4, 0], [1, 2]]
+
+    def test_what_a_draw_lacks_is_counted_over_all_classes(self, monkeypatch):
+        first = [[1, 0], [1, 2], [1, 2], [5, 4]]  # sizes 1, 3, 3, 9: two samples short of three each
+        draws = iter([first, [[0, 0], [2, 3], [2, 3], [4, 2]], [[0, 0], [0, 0], [0, 0], [8, 8]]])
+        monkeypatch.setattr(dirichlet, "REDRAWS", 3)
+        monkeypatch.setattr(dirichlet, "dirichlet_counts", lambda *_: np.array(next(draws)))
+        seen = []
+        monkeypatch.setattr(dirichlet, "top_up", lambda owner, *_: seen.append(np.bincount(owner).tolist()) or owner)
+        PARTITIONS["dirichlet"](toy(np.arange(16) % 2, 2), 4, rng(), min_size=3)
+        assert seen == [[1, 3, 3, 9]]
+
     def test_alpha_moves_from_skewed_to_even(self):
         labels = np.arange(10_000) % 10
 
@@ -335,6 +396,18 @@ class TestQuantity:
         # 110 left, weights 1, 1/2, 1/3 of 11/6: 60, 30, 20
         assert all(abs(a - b) <= 1 for a, b in zip(sorted(groups.sizes.tolist()), [30, 40, 70], strict=True))
         assert_disjoint(groups, 140)
+
+    def test_labels_are_mixed(self):
+        labels = np.repeat([0, 1], 500)
+        counts = counts_of(PARTITIONS["quantity"](toy(labels, 2), 2, rng(), spread=0.0), labels, 2)
+        # 250 expected of each class, standard deviation below 8
+        assert np.abs(counts - 250).max() < 40
+
+    def test_impossible_minimum(self):
+        for law in ("power", "lognormal"):
+            with pytest.raises(ConfigError, match=r"need 30 samples, but there are 29; .* min_size \(at most 9\)"):
+                PARTITIONS["quantity"](toy(np.arange(29) % 2, 2), 3, rng(), law=law)
+            assert PARTITIONS["quantity"](toy(np.arange(30) % 2, 2), 3, rng(), law=law).sizes.tolist() == [10] * 3
 
     def test_lognormal_sizes_by_hand(self):
         class Drawn:

@@ -78,6 +78,27 @@ def test_dotted_names_are_known(tmp_path):
     assert len(load("mnist", str(tmp_path / "d")).train) == 30
 
 
+def test_of_two_spellings_the_first_is_read(tmp_path):
+    """As published, then gzipped, then with a dot."""
+    files = contents(MNIST)
+    other = files | {MNIST[0]: idx_bytes(np.zeros((30, 28, 28)))}
+    write(tmp_path / "d", files)
+    write(tmp_path / "d", other, ".gz")
+    assert torch.equal(load("mnist", tmp_path / "d").train.x[:, 0], torch.from_numpy(digits(30, 1)[0]))
+    write(tmp_path / "e", files, ".gz")
+    write(tmp_path / "e", {name.replace("-idx", ".idx"): data for name, data in other.items()})
+    assert torch.equal(load("mnist", tmp_path / "e").train.x[:, 0], torch.from_numpy(digits(30, 1)[0]))
+
+
+def test_a_single_image_is_enough_and_none_is_not(tmp_path):
+    one = {MNIST[0]: np.ones((1, 28, 28)), MNIST[1]: np.full(1, 7)}
+    write(tmp_path / "one", contents(MNIST) | {name: idx_bytes(array) for name, array in one.items()})
+    assert load("mnist", tmp_path / "one").train.y.tolist() == [7]
+    write(tmp_path / "none", contents(MNIST) | {name: idx_bytes(array[:0]) for name, array in one.items()})
+    with pytest.raises(DataError, match=r"holds 0 images but .* 0 labels"):
+        load("mnist", tmp_path / "none")
+
+
 def test_search_order_is_argument_environment_cache(tmp_path, monkeypatch):
     places = [tmp_path / "given", tmp_path / "env", tmp_path / "cache" / "accord"]
     for marker, place in enumerate(places):

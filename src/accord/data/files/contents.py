@@ -125,11 +125,10 @@ def _tar_members(path: Path, collection: Collection) -> dict[str, Blob]:
 
 def _drain(where: object, stream: SupportsRead | None) -> None:
     """Read what is left of a compressed stream: its checksum comes at its very end."""
-    left = MAX_BYTES
+    size = 0
     while stream is not None and (piece := stream.read(1 << 20)):
-        left -= len(piece)
-        if left < 0:
-            _limit(where, MAX_BYTES + 1)
+        size += len(piece)
+        _limit(where, size)
 
 
 def _zip_members(path: Path, collection: Collection) -> dict[str, Blob]:

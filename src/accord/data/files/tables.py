@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +103,7 @@ def _header(path: Path, separator: str) -> list[str]:
 
 def check_names(names: list[str], where: str) -> None:
     """Every column has a name of its own."""
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise DataError(f"{where} has columns of the same name: {listed(twice)}; rename all but one of each")
     if not names:

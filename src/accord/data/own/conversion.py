@@ -82,8 +82,6 @@ def inputs(x: Any, what: str = "x") -> Tensor:
 def labels(y: Any, count: int, what: str = "y") -> Tensor:
     """[N] int64 from whole numbers, one per sample, none negative."""
     array = as_array(y, what)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
     if array.ndim != 1:
         raise DataError(
             f"{what} must be one whole number per sample, got shape {array.shape}; from one-hot: y.argmax(1)"

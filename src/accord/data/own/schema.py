@@ -222,10 +222,10 @@ def _are_words(given: Sequence[Any]) -> bool:
 
 def write_json(path: Path, said: Schema | Summary) -> None:
     """A new file; never over another."""
+    text = json.dumps(said.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
     try:
         with path.open("x", encoding="utf-8") as file:
-            json.dump(said.to_json(), file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
+            file.write(text + "\n")
     except FileExistsError:
         raise ConfigError(f"{path} exists already and is not written over: choose another name") from None
     except OSError as error:

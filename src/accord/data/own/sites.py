@@ -27,8 +27,8 @@ def site_ids(clients: Any, count: int, what: str = "clients") -> list[str]:
     """The name of each sample's client; ids are whole numbers or strings, not both."""
     if not isinstance(clients, Tensor) and np.ma.is_masked(clients):
         raise DataError(f"{what} has masked entries; fill or drop them first")
-    values = vector(clients, what) if np.ndim(clients) == 1 else np.zeros((0, 0))
-    if values.shape != (count,):
+    values = vector(clients, what) if np.ndim(clients) == 1 else None
+    if values is None or len(values) != count:
         shape = tuple(np.shape(clients))
         raise DataError(f"there are {count} samples but {what} has shape {shape}; give one id per sample")
     gaps = gaps_in(values)

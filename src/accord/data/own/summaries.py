@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from accord.data.columns import Column, Values, numbers
+from accord.data.columns import Column, Values, numbers, quoted
 from accord.data.own.schema import ColumnSummary, Summary
 from accord.data.own.table import Missing, Task, training_rows
+from accord.errors import DataError
 
 
 def summarise(
@@ -47,4 +49,8 @@ def _summary(column: Column, rows: Mapping[str, Values]) -> ColumnSummary:
     known = values[~np.isnan(values)]
     if not len(known):
         return ColumnSummary(column.name, column.kind)
-    return ColumnSummary(column.name, column.kind, (), len(known), float(known.mean()), float(known.var()))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = float(known.mean()), float(known.var())
+    if not math.isfinite(variance):
+        raise DataError(f"the numbers of column {quoted(column.name)} are too large to be measured; make them smaller")
+    return ColumnSummary(column.name, column.kind, (), len(known), mean, variance)
