@@ -93,6 +93,7 @@ def test_several_answers_are_joined_by_client_and_chosen_from() -> None:
     assert [float(result.reply["model"]["w"]) for result in some.results] == [5.0, 8.0]
     assert some.examples.tolist() == [50, 80]
     assert [one.version for one in some.began] == [1, 0]
+    assert dict(some.missing) == {4: "late"}, "who is missing stays so"
 
 
 def test_what_is_a_stream_already_is_taken_as_it_is() -> None:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from accord.core.judgement import Judgement
-from accord.core.model import Out
+from accord.core.model import Model, Out
 from accord.core.types import ClientData, Job
+from accord.problems import PROBLEMS
 from support.federation import tiny_model
 
 X = torch.tensor([[0.0, math.log(3.0)], [math.log(3.0), 0.0], [0.0, math.log(3.0)]])  # the logits themselves
@@ -70,6 +71,21 @@ def test_samples_that_depend_on_one_another_are_mixed_and_always_alike() -> None
     assert sorted(mixed) == kept
     order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
     assert mixed == x[order, 0].tolist(), "the same order in every run, everywhere"
+
+
+def test_labels_are_mixed_with_their_samples() -> None:
+    """Every second sample is of class 1, and all are told right: of others' labels half would be."""
+    y = torch.arange(50) % 2
+    x = torch.nn.functional.one_hot(y, 2).float()
+    score = judged(Judgement(tiny_model(), lambda _: lambda x: Out(x, x), True, 8), x, y)
+    assert score["correct"] == score["examples"] == 50.0
+    assert score["loss"] == pytest.approx(50 * math.log(1 + math.exp(-1)))
+
+
+def test_weights_of_classes_are_for_training_alone() -> None:
+    weighted = Model(tiny_model().network, problem=PROBLEMS["classification"].weighted((1.0, 7.0), 2))
+    score = judged(Judgement(weighted, lambda _: lambda x: Out(x, x)))
+    assert score["loss"] == pytest.approx(2 * math.log(4 / 3) + math.log(4))
 
 
 def test_nothing_to_judge_with_and_nothing_to_judge() -> None:

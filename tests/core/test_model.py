@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
+from accord.core.fields import Field, Fields
 from accord.core.model import Model
 from accord.core.tensors import clone
 from accord.core.types import weighted_sum
 from accord.errors import ConfigError
 from accord.models import adapt
+from accord.problems import PROBLEMS
 from support.federation import tiny_model
 
 
@@ -53,6 +57,9 @@ def test_out_is_the_module_itself() -> None:
     assert torch.allclose(out.logits, module(x))
     assert torch.allclose(model.head(params, out.features), out.logits)
     assert torch.allclose(model.module(params, buffers)(x), module(x))
+    handed = Model(adapt(Small().train(), head="fc")).module(params, buffers)
+    assert not any(part.training for part in handed.modules()), "it is for use, not for training"
+    assert torch.allclose(handed(x), module(x))
 
 
 def test_a_node_starts_from_the_values_it_was_sent() -> None:
@@ -69,6 +76,73 @@ def test_a_node_starts_from_the_values_it_was_sent() -> None:
     assert other.frozen_names == ("module.body.bias",)
     assert other.network.get_parameter("module.body.bias").tolist() == [7.0, 7.0, 7.0]
     assert other.bf16
+
+
+def test_another_network_is_computed_with_in_the_same_way() -> None:
+    """Precision, layout, layers, the problem and the samples' fields are the model's, whatever its network."""
+    changed: list[nn.Module] = []
+
+    def layers(network: nn.Module) -> nn.Module:
+        changed.append(network)
+        return network
+
+    fields = Fields((Field("a", (4,)),))
+    amounts = PROBLEMS["regression"]
+    form: dict[str, Any] = {"bf16": True, "channels_last": True, "compiled": True, "layers": layers}
+    model = Model(adapt(Small(), head="fc"), **form, problem=amounts, fields=fields)
+    changed.clear()
+    other = model.computing(adapt(Small(), head="fc"))
+    assert (other.bf16, other.channels_last, other.compiled) == (True, True, True)
+    assert (other.layers, other.problem, other.fields) == (layers, amounts, fields)
+    assert len(changed) == 2, "both copies that compute have them"
+    assert other.network is not model.network
+
+
+def test_the_network_that_was_given_stays_its_owners() -> None:
+    given = adapt(Small(), head="fc")
+    model = Model(given)
+    with torch.no_grad():
+        given.get_parameter("module.fc.bias").fill_(5.0)
+    assert not bool((model.init()[0]["module.fc.bias"] == 5).any())
+    assert given.get_parameter("module.fc.bias").requires_grad
+    first, second = model.init()[0], model.init()[0]
+    first["module.fc.bias"].fill_(9.0)
+    assert not bool((second["module.fc.bias"] == 9).any()), "everybody is given values of its own"
+
+
+def test_maps_are_those_of_evaluation_and_write_nothing() -> None:
+    model = tiny_model("resnet18", norm="batch")
+    params, buffers = model.init()
+    before = clone(buffers)
+    x = torch.randn(4, 1, 8, 8)
+    whole, parts = model.maps(params, buffers, x), [model.maps(params, buffers, one[None]) for one in x]
+    assert torch.allclose(whole, torch.cat(parts), atol=1e-5), "no sample depends on the others"
+    assert all(torch.equal(buffers[name], before[name]) for name in before)
+    seen: list[torch.Tensor] = []
+
+    def fuse(own: torch.Tensor) -> torch.Tensor:
+        seen.append(own)
+        return 0 * own
+
+    still, other = torch.zeros(4, 1, 8, 8), model.train(params, clone(buffers), x, fuse).logits
+    assert len(seen) == 1
+    assert torch.allclose(other, model.train(params, clone(buffers), still, fuse).logits), "both were made nothing of"
+
+
+def test_a_buffer_under_two_names_is_one() -> None:
+    first, second = nn.BatchNorm1d(3, affine=False), nn.BatchNorm1d(3, affine=False)
+    second.running_mean = first.running_mean
+    model = Model(adapt(nn.Sequential(nn.Linear(4, 3), first, second, nn.Linear(3, 2)), head="3"))
+    params, buffers = model.init()
+    (shared,) = [name for name in buffers if name.endswith("running_mean")]
+    x = torch.randn(2, 4)
+    plain, moved = clone(buffers), {**clone(buffers), shared: torch.full((3,), 2.0)}
+    inner = torch.nn.functional.linear(x, params["module.0.weight"], params["module.0.bias"])
+    scale = (1 + 1e-5) ** -0.5  # variances are 1 as yet
+    for values, mean in ((plain, 0.0), (moved, 2.0)):
+        normal = ((inner - mean) * scale - mean) * scale
+        wanted = torch.nn.functional.linear(normal, params["module.3.weight"], params["module.3.bias"])
+        assert torch.allclose(model.reference(params, values, x).logits, wanted, atol=1e-5)
 
 
 def test_a_module_without_a_named_head_is_refused() -> None:

@@ -18,6 +18,7 @@ from accord.core.disclosure import ANYTHING, GRAVEST, Disclosure, declared, disc
 from accord.core.keys import Key
 from accord.core.model import Model
 from accord.core.optim import OPTIMIZERS, SGD, Adam
+from accord.core.persample import PerSample
 from accord.core.plan import Plan
 from accord.core.sums import averaged_trees, reasons_for_each
 from accord.core.task import LocalTraining, Part
@@ -226,6 +227,148 @@ def test_only_one_part_runs_the_model() -> None:
     assert (float(total), float(seen)) == (pytest.approx(2 * float(loss)), 2.0)
 
 
+def test_who_comes_later_begins_with_what_the_server_has_by_then() -> None:
+    """Personal names begin as received, not as the network was made; buffers too."""
+    model = normed()
+    names = frozenset({"module.2.bias", "module.1.running_mean"})
+    task = LocalTraining(model, (SampleLoss(),), personal=names)
+    job = job_of(task)
+    moved = {tree: {name: t + 4 for name, t in job.shared[tree].items()} for tree in ("model", "buffers")}
+    kept = task.first_memory(job._replace(shared={**job.shared, **moved}))["personal"]
+    assert set(kept) == names
+    assert torch.equal(kept["module.2.bias"], moved["model"]["module.2.bias"])
+    assert kept["module.1.running_mean"].tolist() == [4.0, 4.0]
+
+
+def test_running_statistics_that_stay_with_a_client_are_its_own_at_its_next_visit() -> None:
+    """Momentum 1/10 over a batch of zeros: the first layer's bias is what is seen, and a tenth of it remains."""
+    model = normed()
+    statistics = frozenset(model.buffer_names)
+    task = LocalTraining(model, (SampleLoss(),), SGD(), frozen=frozenset(model.body_names), personal=statistics)
+    job = job_of(task)
+    bias = job.shared["model"]["module.0.bias"]
+    first = visit(task, job, steps=1)
+    assert first.reply["buffers"] == {}
+    assert set(first.memory["personal"]) == statistics
+    assert torch.allclose(first.memory["personal"]["module.1.running_mean"], 0.1 * bias)
+    assert float(job.shared["buffers"]["module.1.running_mean"].abs().sum()) == 0, "what was received is only read"
+    theirs = {name: torch.full_like(t, 7) for name, t in job.shared["buffers"].items()}
+    again = visit(task, job._replace(memory=first.memory, shared={**job.shared, "buffers": theirs}), steps=1)
+    assert torch.allclose(again.memory["personal"]["module.1.running_mean"], 0.9 * 0.1 * bias + 0.1 * bias)
+    assert int(again.memory["personal"]["module.1.num_batches_tracked"]) == 2
+    assert torch.allclose(first.memory["personal"]["module.1.running_mean"], 0.1 * bias), "nor is the memory changed"
+    others = replace(task, personal=frozenset())
+    sent = visit(others, job_of(others)._replace(shared={**job.shared, "buffers": theirs}), steps=1).reply["buffers"]
+    assert torch.allclose(sent["module.1.running_mean"], 0.9 * 7 + 0.1 * bias)
+
+
+def test_a_model_that_is_handed_over_is_whole() -> None:
+    """What is personal is in it, as it was trained; parts send nothing beside it."""
+    task = LocalTraining(network(), (Toward(),), personal=frozenset({HEAD}), hands_over=True)
+    mine = {"personal": {HEAD: T([[5.0], [5.0]])}, "diary": {"visits": T(3)}}
+    result = visit(task, job_of(task, memory=mine), steps=1)
+    assert (set(result.reply), result.memory) == ({"model", "buffers"}, {})
+    assert result.reply["model"][HEAD].tolist() == [[4.0], [4.0]]  # 5 - 0.5 * 2
+    assert result.reply["model"][BODY].tolist() == [[2.0]]
+
+
+@dataclass(frozen=True)
+class First(Part):
+    """Notes what it sees; makes gradients ten times as long; keeps a model of its own."""
+
+    called: list[Any] = field(default_factory=list)
+
+    def before(self, model: Model, job: Job, carry: Any, batch: Batch) -> None:
+        self.called.append(("first", float(batch.weight.sum())))
+
+    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
+        return {"first.draw": rng.random(2)}
+
+    def memory(self, job: Job) -> Any:
+        return {"first": {"n": T(1)}}
+
+    def grad(self, job: Job, carry: Any, grads: Any) -> Any:
+        return {**grads, "model": {name: 10 * g for name, g in grads["model"].items()}}
+
+    def finish(self, model: Model, job: Job, carry: Any) -> Any:
+        return {"model": {BODY: T([[70.0]])}, "note": {"n": T(1)}}, {"first": {"n": T(2)}}
+
+    def judged(self, model: Model, job: Job, carry: Any) -> Any:
+        return {BODY: T([[1.0]]), HEAD: T([[1.0], [0.0]])}, {}
+
+
+@dataclass(frozen=True)
+class Second(First):
+    """Halves the batch's weights; adds one to every gradient."""
+
+    def batch(self, job: Job, corner: Any, batch: Batch) -> Batch:
+        return batch._replace(weight=0.5 * batch.weight)
+
+    def before(self, model: Model, job: Job, carry: Any, batch: Batch) -> None:
+        self.called.append(("second", float(batch.weight.sum())))
+
+    def noise(self, rng: np.random.Generator, steps: int, batch: int) -> dict[str, Any]:
+        return {"second.draw": rng.random(2)}
+
+    def memory(self, job: Job) -> Any:
+        return {"second": {"n": T(1)}}
+
+    def loss(self, view: View) -> Any:
+        return view.whole(sum((0.5 * (p - 3) ** 2).sum() for p in view.params["model"].values()))
+
+    def grad(self, job: Job, carry: Any, grads: Any) -> Any:
+        return {**grads, "model": {name: g + 1 for name, g in grads["model"].items()}}
+
+    def finish(self, model: Model, job: Job, carry: Any) -> Any:
+        return {"note": {"n": T(2)}}, {"second": {"n": T(3)}}
+
+    def judged(self, model: Model, job: Job, carry: Any) -> Any:
+        return {BODY: T([[1.0]]), HEAD: T([[0.0], [1.0]])}, {}
+
+
+def test_parts_side_by_side_see_what_those_before_them_made() -> None:
+    first, second = First(), Second()
+    task = LocalTraining(network(), (first, second))
+    job = job_of(task, tested=True)
+    assert {name: int(tree["n"]) for name, tree in job.memory.items()} == {"first": 1, "second": 1}
+    result = visit(task, job, steps=1)
+    # all change the batch before anybody looks at it; three samples of half their weight
+    assert (first.called, second.called) == ([("first", 1.5)], [("second", 1.5)])
+    # slopes -2, ten times that, and one more: 1 + 0.5 * 19
+    assert result.reply["model"][BODY].tolist() == [[70.0]], "a part may send another model in the trained one's place"
+    assert int(result.reply["note"]["n"]) == 2, "of two the later"
+    assert {name: int(tree["n"]) for name, tree in result.memory.items()} == {"first": 2, "second": 3}
+    assert float(result.metrics["loss"]) == 1.5 * 6.0
+    # x = 1 and -1 with the label 1: by the last part's model x = 1 is right, by the first's -1
+    handed = visit(replace(task, hands_over=True), job, steps=1)
+    assert handed.reply["model"][HEAD].tolist() == [[0.0], [1.0]], "the last that keeps one says which"
+    draws = task.noise(np.random.default_rng(3), 1, 3)
+    expected = np.random.default_rng(3).random(4).tolist()
+    assert [*draws["first.draw"], *draws["second.draw"]] == expected, "one stream, in the order of the parts"
+
+
+def test_what_parts_make_of_gradients_is_clipped_and_then_stepped_along() -> None:
+    """Slopes (-2, -2, -2) become (-19, -19, -19), and by the limit 3^(1/2) these are (-1, -1, -1)."""
+
+    @dataclass(frozen=True)
+    class Plain(Second):
+        def finish(self, model: Model, job: Job, carry: Any) -> Any:
+            return {}, {}
+
+    @dataclass(frozen=True)
+    class Tenfold(First):
+        def finish(self, model: Model, job: Job, carry: Any) -> Any:
+            return {}, {}
+
+    for clip, ends in ((0.0, 1 + 0.5 * 19), (3**0.5, 1.5)):
+        task = LocalTraining(network(), (Tenfold(), Plain()), clip=clip)
+        reply = visit(task, job_of(task), steps=1).reply["model"]
+        assert reply[BODY].flatten().tolist() == pytest.approx([ends])
+        assert reply[HEAD].flatten().tolist() == pytest.approx([ends, ends])
+    frozen = LocalTraining(network(), (Tenfold(), Toward()), clip=1.0, frozen=frozenset({BODY, HEAD}))
+    assert visit(frozen, job_of(frozen), steps=1).reply["extra"]["e"].tolist() == [4.5], "there is nothing else to clip"
+
+
 # what is said of what leaves --------------------------------------------------------------------------------------
 def normed() -> Model:
     layers = nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2), nn.Linear(2, 2))
@@ -408,6 +551,116 @@ def test_rules_and_parts_fold_each_on_the_state_before_the_round() -> None:
     headless = replace(one, has_global_model=False)
     assert set(headless.tasks) == {"train"}
     assert headless.predictor(new) is headless.export(new) is None
+
+
+def test_parts_and_rules_are_shown_the_state_before_the_round() -> None:
+    @dataclass(frozen=True)
+    class Remembering(Part):
+        def state(self, model: Model, world: World) -> Any:
+            return {"was": {"w": T([[0.0]])}}
+
+        def update(self, state: Any, replies: Any, world: Any) -> Any:
+            return {"was": {"w": state["model"][BODY].clone()}}
+
+    @dataclass(frozen=True)
+    class Beside(Mean):
+        def __call__(self, state: Any, tree: str, replies: Any) -> Any:
+            return {tree: state["buffers"], "seen": {"w": state["model"][BODY].clone()}}
+
+        def report(self, state: Any, tree: str) -> dict[str, float]:
+            return {f"of {tree}": 1.0}
+
+    @dataclass(frozen=True)
+    class Loud(Mean):
+        def report(self, state: Any, tree: str) -> dict[str, float]:
+            return {f"of {tree}": 2.0}
+
+    task = LocalTraining(network(), (SampleLoss(), Remembering()))
+    one = Method(task, {"model": Loud(), "buffers": Beside()}, Everybody(), Rate)
+    world = World(0, [0], np.array([1]), Key(0))
+    state = one.init(world)
+    sent = Result({"model": {BODY: T([[8.0]]), HEAD: T([[1.0], [1.0]])}, "buffers": {}}, {}, {})
+    new = one.fold(state, world, Replies((0,), (sent,), T([1]), {}))
+    assert new["model"][BODY].tolist() == [[8.0]]
+    assert (new["was"]["w"].tolist(), new["seen"]["w"].tolist()) == ([[1.0]], [[1.0]])
+    assert list(new) == ["buffers", "model", "seen", "was"], "names are sorted"
+    assert one.metrics(new) == {"of model": 2.0, "of buffers": 1.0}
+
+
+def test_a_rule_is_given_the_tree_it_is_for_and_those_of_parts() -> None:
+    @dataclass(frozen=True)
+    class Counted(Mean):
+        def state(self, tree: str, value: Any) -> Any:
+            return {f"{tree}.names": {name: T(0) for name in value}}
+
+    task = LocalTraining(normed(), (SampleLoss(), Counting()))
+    rules = {tree: Counted() for tree in ("model", "buffers", "count")}
+    state = Method(task, rules, Everybody(), Rate).init(World(0, [0], np.array([1]), Key(0)))
+    for tree in rules:
+        assert state[f"{tree}.names"].keys() == state[tree].keys() != set()
+
+
+def test_a_clients_own_model_has_its_own_running_statistics() -> None:
+    task = LocalTraining(normed(), (SampleLoss(),))
+    one = Method(task, {"model": Mean(), "buffers": Mean()}, Everybody(), Rate)
+    state = one.init(World(0, [0], np.array([1]), Key(0)))
+    assert (set(state["model"]), set(state["buffers"])) == (set(task.model.init()[0]), set(task.model.buffer_names))
+    moved = {name: torch.full_like(t, 3) for name, t in state["buffers"].items()}
+    kept = {"module.1.running_mean": T([5.0, 6.0])}
+    for sent, stays in ((moved, {}), ({"module.1.running_var": moved["module.1.running_var"]}, {"personal": kept})):
+        found = one.with_own(state, Result({"model": state["model"], "buffers": sent, "more": {}}, stays, {}))
+        wanted = {**state["buffers"], **sent, **stays.get("personal", {})}
+        assert all(torch.equal(found["buffers"][name], t) for name, t in wanted.items())
+        assert set(found) == set(state), "what the server has no tree for is no part of it"
+        assert set(found["buffers"]) == set(state["buffers"])
+    x = T([[1.0]])
+    by_hand = task.model.reference(state["model"], moved, x).logits
+    result = Result({"model": state["model"], "buffers": moved}, {}, {})
+    assert torch.equal(one.local_predictor(state, result)(x).logits, by_hand)
+    assert not torch.equal(one.predictor(state)(x).logits, by_hand)  # type: ignore[misc]
+
+
+def test_who_keeps_weights_with_clients_has_no_model_for_all() -> None:
+    model = normed()
+    rules = {"model": Mean(), "buffers": Mean()}
+
+    def made(*names: str, **fields: Any) -> Method:
+        return Method(
+            LocalTraining(model, (SampleLoss(),), personal=frozenset(names)), rules, Everybody(), Rate, **fields
+        )
+
+    for name in ("module.0.weight", "module.2.bias"):
+        with pytest.raises(ConfigError, match=f"keeps {name} with its clients, so its server has no whole model"):
+            made(name)
+        assert not made(name, has_global_model=False).has_global_model
+    assert made("module.1.running_mean").has_global_model, "statistics are not the model"
+
+
+def test_a_method_that_judges_together_has_its_clients_do_so() -> None:
+    @dataclass(frozen=True)
+    class Together(Method):
+        @property
+        def judges_together(self) -> bool:
+            return True
+
+    assert method(kind=Together).tasks["evaluate"].together
+    assert not method().tasks["evaluate"].together
+
+
+def test_a_methods_own_fields_come_before_the_shared_ones() -> None:
+    noisy = PerSample(1.0, 2.0)
+    setup = replace(tiny_setup(tiny_data(), tiny_model()), private=noisy)
+    task = setup.local(SampleLoss())
+    assert task.private == noisy
+    assert setup.local(SampleLoss(), private=None).private is None
+    longer = replace(setup.plan, epochs=9)
+    assert setup.local(SampleLoss(), plan=longer).plan == longer
+    everybody: Any = Everybody()
+    own = setup.method(task, {"model": Mean()}, sampler=everybody, schedule=Rate, pools_data=True)
+    assert (own.sampler, own.schedule, own.pools_data) == (everybody, Rate, True)
+    compared = type("Compared", (Part,), {"couples": True})()
+    for parts in ((SampleLoss(), compared), (compared, SampleLoss())):
+        assert setup.local(*parts).plan.last_batch == "fill", "wherever it stands"
 
 
 class Everybody:
