@@ -299,7 +299,7 @@ def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
     assert MEASURES["unseen"].end(scene, final) == {"unseen": {}}
 
 
-def test_what_clients_models_make_of_everyones_samples() -> None:
+def test_what_clients_models_make_of_everyones_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two clients answer; the first one's features lie beside the global model's, and it holds classes 1 and 9."""
     whole = SimpleNamespace(features=T([[0.0], [1.0], [2.0], [3.0]]), labels=T([3, 9, 1, 0]), logits=None)
     said = {3: [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], 5: [[1.0, 0.0]] * 4}
@@ -310,9 +310,11 @@ def test_what_clients_models_make_of_everyones_samples() -> None:
         return SimpleNamespace(ids=(3, 5), results=(3, 5))
 
     def predictions(predictor: Any, keep: Any) -> Any:
-        assert predictor[0] == "last"
+        state, client = predictor
+        assert state == "last"
         assert keep == {"logits", "features"}
-        return SimpleNamespace(plain=SimpleNamespace(logits=T(said[predictor[1]]), features=10 * whole.features))
+        features = (10 if client == 3 else 100) * whole.features
+        return SimpleNamespace(plain=SimpleNamespace(logits=T(said[client]), features=features))
 
     scene: Any = SimpleNamespace(
         members=[3, 5],
@@ -333,6 +335,35 @@ def test_what_clients_models_make_of_everyones_samples() -> None:
     assert base64.b64decode(view["map"]["labels"]) == bytes([3, 0]), "the first and the last sample"
     points = np.frombuffer(base64.b64decode(view["map"]["points"]), dtype=np.uint8).reshape(-1, 2)
     assert len(points) == 4, "two samples by each of two models"
+    mapped: list[Any] = []
+    monkeypatch.setattr(
+        "accord.measures.local_view.tsne", lambda features: mapped.append(features.tolist()) or torch.zeros(4, 2)
+    )
+    MEASURES["local_view"].end(scene, final)
+    assert mapped == [[[0.0], [3.0], [0.0], [30.0]]], "by the global model, then by the first client's"
+
+
+def test_a_map_of_features_is_of_samples_spread_over_the_pool_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scored(factor: float) -> Any:
+        features = factor * T([[[0.0], [1.0]], [[2.0], [3.0]], [[4.0], [5.0]]], dtype=torch.float64)
+        return SimpleNamespace(features=features, labels=T([7, 8, 9]), logits=None)
+
+    mapped: list[Any] = []
+    monkeypatch.setattr(
+        "accord.measures.feature_map.tsne",
+        lambda features: mapped.append((features.dtype, features.tolist())) or T([[0.0, 1.0], [4.0, 2.0]]),
+    )
+    judged: Any = SimpleNamespace(plain=scored(1.0), environments=[scored(1.0), scored(10.0)])
+    scene: Any = SimpleNamespace(
+        judged=lambda state, keep: judged if (state, keep) == ("last", {"features"}) else None,
+        settings={"feature_map": 2},
+        device=torch.device("cpu"),
+    )
+    final: Any = SimpleNamespace(state="last")
+    found = MEASURES["feature_map"].end(scene, final)["feature_map"]
+    assert mapped == [(torch.float32, [[0.0, 1.0], [4.0, 5.0]])], "the first and the last sample, a row each"
+    assert base64.b64decode(found["labels"]) == bytes([7, 9])
+    assert base64.b64decode(found["points"]) == bytes([0, 0, 255, 64])
 
 
 def test_two_samples_of_a_class_are_enough_to_search() -> None:
@@ -372,9 +403,12 @@ def test_a_metric_of_each_client_unless_nobody_asks() -> None:
     assert asked == ["test"]
     undefined = Metric(lambda logits, labels: math.nan, "undefined")
     assert undefined.round(scene, moment) == {"undefined": None}
-    infinite = Metric(lambda logits, labels: math.inf, "infinite")
-    with pytest.raises(DataError, match="metric infinite gave inf"):
-        infinite.round(scene, moment)
+    half = Metric(lambda logits, labels: math.nan if int(labels) == 4 else 1.0, "half")
+    assert half.round(scene, moment) == {"half": None}, "where it is not defined in one environment, there is no mean"
+    for value in (math.inf, -math.inf):
+        infinite = Metric(lambda logits, labels, value=value: value, "infinite")
+        with pytest.raises(DataError, match=f"metric infinite gave {value}"):
+            infinite.round(scene, moment)
 
 
 def test_local_models_are_summed_up_by_their_last_round() -> None:
@@ -427,6 +461,7 @@ def test_a_metric_is_tried_before_the_run_on_a_few_samples_and_on_one() -> None:
 
     def noted(logits: Any, labels: Any) -> float:
         tried.append((tuple(logits.shape), labels.tolist()))
+        labels.fill_(9)  # what one does to its copies is no concern of the next
         return 0.0
 
     def scene(problem: str, classes: int, y: Any) -> Any:

@@ -13,7 +13,7 @@ import accord
 from accord.config import load_config
 from accord.core.keys import Key
 from accord.core.model import Out
-from accord.data.federated import FederatedData, Groups, Pool
+from accord.data.federated import Environment, FederatedData, Groups, Pool, unchanged
 from accord.measures.map import mean_average_precision
 from accord.measures.predictions import Predictions, mixed
 
@@ -79,6 +79,24 @@ def test_batches_are_mixed_and_answers_come_back_in_place() -> None:
     assert all(int(counts.min()) >= 10 for counts in seen)  # 20 of each class on average
     assert np.array_equal(mixed(7), Key(0).at("evaluate.mixed").permutation(7)), "one order for all runs"
     assert sorted(mixed(7)) == list(range(7))
+
+
+def test_the_pool_as_it_is_may_be_any_of_its_environments_or_none() -> None:
+    """Positions moved by one: what was right is wrong."""
+    pool, moved = sorted_pool(), Environment("moved", lambda x: x + torch.tensor([0.0, 1.0]))
+    plain = Environment("plain", unchanged)
+    for environments, shown in (((moved, plain), 600), ((plain, moved), 600), ((moved,), 600)):
+        seen: list[int] = []
+
+        def watched(x: Tensor, seen: list[int] = seen) -> Out:
+            seen.append(len(x))
+            return right_for_even(x)
+
+        found = predictions(watched, federation(pool, environments=environments), 60)
+        assert found.plain.score.tolist() == [1.0, 0.0] * 150
+        assert [scores.score[0] for scores in found.environments] == [float(e is plain) for e in environments]
+        assert found.plain is found.plain
+        assert sum(seen) == shown, "each pass is made once"
 
 
 def of_clients(predictor: Any, data: FederatedData, together: bool = False) -> list[float]:
