@@ -87,6 +87,9 @@ class TestRotation:
         x, _ = data.train.take(np.arange(6))
         ours = change.transform(3, np.arange(6), x)
         assert ours[0, :, 0, 0].tolist() == [-2.0, -2.0, -0.5]
+        shown = change.environments[3].change(x)  # of the test pool, by the same 45 degrees
+        assert shown[0, :, 0, 0].tolist() == [-2.0, -2.0, -0.5]
+        assert torch.equal(shown, ours)
         # turning the raw bytes (corners 0) and normalising afterwards is the same
         raw = Pool(rotated(data.train.x, 45), data.train.y, data.train.mean, data.train.std)
         assert torch.allclose(ours, raw.take(np.arange(6))[0])
