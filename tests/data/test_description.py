@@ -72,6 +72,9 @@ class TestStatistics:
         amounts = describe(replace(data, problem="regression", num_classes=1))
         assert amounts.counts.tolist() == [[4], [4], [0]]
 
+    def test_a_single_sample_of_all_is_as_the_whole(self):
+        assert Description("toy", "train", np.array([[1, 0], [0, 0]])).mean_distance == 0.0
+
     def test_effective_classes_of_an_uneven_client(self):
         # entropy of (1/2, 1/4, 1/4) is 1.5 ln 2
         described = Description("toy", "train", np.array([[2, 1, 1]]))

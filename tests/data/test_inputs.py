@@ -98,6 +98,38 @@ def test_columns_that_are_not_there() -> None:
         TABLE.tensor({"age": [1, 2], "smokes": [1], "ward": ["east"]})
 
 
+def test_every_row_is_looked_at() -> None:
+    rows = [ROWS[0] | {"smokes": value} for value in (0, 1, 2, 3)]
+    with pytest.raises(DataError, match="'smokes' is true or false, and one of its values is 2"):
+        TABLE.tensor(rows)
+    with pytest.raises(DataError, match="'ward' has 1 missing values, first in row 1"):
+        TABLE.tensor([ROWS[0], ROWS[0] | {"ward": None}])
+    with pytest.raises(DataError, match=r"learnt: 'a', 'b', 'c', 'd', 'e', 'f'\. Known: 'east', 'west', '7'"):
+        TABLE.tensor([ROWS[0] | {"ward": ward} for ward in "fbdeac"])
+    with pytest.raises(DataError, match="'age' must hold numbers, and row 1 has "):
+        TABLE.tensor([ROWS[0], ROWS[0] | {"age": np.complex128(1)}])
+
+
+def test_true_or_false_may_be_filled() -> None:
+    assert Column("smokes", "bool", fill=0.25).encoded([True, None, 0]).tolist() == [[1.0], [0.25], [0.0]]
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ([], r"must be \[rows, 3\], got shape \(0,\)"),
+        ([1, 2, 3], r"must be \[rows, 3\], got shape \(3,\)"),
+        (np.zeros((2, 3, 1)), r"must be \[rows, 3\], got shape \(2, 3, 1\)"),
+        ([ROWS[0], [1, 2, 3]], "no rectangular array"),
+        ([[1, 2, 3], [1, 2]], "no rectangular array"),
+        ([ROWS[0], {"age": 1}], "there is no column 'smokes', 'ward'. Columns: 'age'"),
+    ],
+)
+def test_what_is_no_table_of_rows(raw: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        TABLE.tensor(raw)
+
+
 def test_pictures_arrays_and_tokens() -> None:
     grey = Inputs("image", (1, 1, 2), (0.5,), (0.25,))
     assert grey.tensor(np.array([[[0, 255]]], dtype=np.uint8)).tolist() == [[[[-2.0, 2.0]]]]
@@ -107,12 +139,29 @@ def test_pictures_arrays_and_tokens() -> None:
     assert (tokens.dtype, tokens.tolist()) == (torch.int64, [[3, 1, 2]])
 
 
+def test_the_axis_of_channels_may_be_left_out_of_grey_pictures_only() -> None:
+    pixels = np.array([[[0, 51, 102], [153, 204, 255]]], dtype=np.uint8)
+    expected = [[[0.0, 0.2, 0.4], [0.6, 0.8, 1.0]]]
+    grey = Inputs("image", (1, 2, 3))
+    for raw in (pixels, pixels[:, None]):
+        np.testing.assert_allclose(grey.tensor(raw).numpy(), [expected], rtol=1e-6)
+    assert grey.tensor(pixels[:0]).shape == (0, 1, 2, 3), "none is not too dark"
+    assert Inputs("array", (1, 2)).tensor(np.ones((4, 1, 2))).shape == (4, 1, 2)
+    assert Inputs("tokens", (1,)).tensor([[3], [4]]).tolist() == [[3], [4]]
+    with pytest.raises(DataError, match=r"samples must be \[N, 3, 2, 3\], got shape \(1, 2, 3\)"):
+        Inputs("image", (3, 2, 3)).tensor(pixels)
+
+
 @pytest.mark.parametrize(
     ("inputs", "raw", "message"),
     [
         (Inputs("image", (1, 1, 2)), np.zeros((1, 1, 1, 2)), "pixels must be whole numbers, got dtype float64"),
         (Inputs("image", (1, 1, 2)), [[[0, 256]]], r"0\.\.255, got 0 to 256"),
+        (Inputs("image", (1, 1, 2)), [[[-1, 5]]], r"0\.\.255, got -1 to 5"),
         (Inputs("array", (2,)), [[1.0, float("nan")]], "finite numbers"),
+        (Inputs("array", (2,)), [[1.0, None]], "finite numbers"),
+        (Inputs("array", (2,)), [[1.0, 2.0, 3.0]], r"\[N, 2\], got shape \(1, 3\)$"),
+        (Inputs("array", (2,)), 3.0, r"\[N, 2\], got shape \(\)$"),
         (Inputs("array", (2,)), [1.0, 2.0], r"\[N, 2\], got shape \(2,\); one sample: x\[None\]"),
         (Inputs("array", (2,)), [[1.0, 2.0], [1.0]], "no rectangular array"),
         (Inputs("tokens", (2,)), [[1.5, 2.0]], "token ids must be whole numbers"),
@@ -151,12 +200,17 @@ def test_what_is_written_reads_back_the_same() -> None:
         ({"shape": [5.0]}, "whole numbers of at least 1"),
         ({"shape": [True]}, "whole numbers of at least 1"),
         ({"shape": [1 << 40]}, "not too many"),
+        ({"shape": [5, 0]}, "whole numbers of at least 1"),
         ({"shape": "5"}, "must be a list"),
         ({"shape": [4]}, "do not fit"),
         ({"mean": [float("nan")] * 5}, "finite numbers"),
         ({"mean": ["0"] * 5}, "finite numbers"),
         ({"mean": [0.0] * 4}, "as many"),
         ({"std": [0.0] * 5}, "above 0"),
+        ({"std": [1.0, 1.0, 0.0, 1.0, 1.0]}, "above 0"),
+        ({"std": [1.0, 1.0, float("inf"), 1.0, 1.0]}, "finite numbers"),
+        ({"kind": "tokens", "columns": []}, "5 means do not fit samples of shape"),
+        ({"kind": "array"}, "do not fit array samples"),
         ({"mean": [0.0], "std": [1.0]}, "do not fit samples"),
         ({"columns": []}, "do not fit"),
         ({"columns": [1]}, "a column must have the keys"),
@@ -176,6 +230,9 @@ def test_records_that_are_refused(change: dict[str, Any], message: str) -> None:
         ({"values": ["a"]}, "other columns have none"),
         ({"fill": "mean"}, "fill must be a finite number"),
         ({"fill": True}, "fill must be a finite number"),
+        ({"fill": float("nan")}, "fill must be a finite number"),
+        ({"fill": float("inf")}, "fill must be a finite number"),
+        ({"kind": "category", "values": ["a", 1]}, "different words"),
         ({"kind": "category"}, "a category has values"),
         ({"kind": "category", "values": ["a", "a"]}, "different words"),
         ({"kind": "category", "values": [1]}, "different words"),

@@ -68,6 +68,16 @@ class TestMatching:
         assert of_class == [[6, 0, 0], [2, 2, 0], [0, 0, 0]]
         assert len(set(parts.order.tolist())) == 10
 
+    def test_kinds_of_one_part_alone_are_dealt_to_nobody(self):
+        train = Groups.of([[0, 1], [2]])
+        for of_train, of_test, expected in (
+            ([0, 0, 5], [0, 0, 1], [[0, 1], []]),
+            ([0, 0, 1], [7, 0, 1], [[1], [2]]),
+            ([0, 0, 1], [], [[], []]),
+        ):
+            parts = splits.matching(train, np.array(of_train), np.array(of_test, dtype=np.int64), rng())
+            assert [sorted(parts[k].tolist()) for k in range(2)] == expected
+
     def test_shards_of_the_own_classes(self):
         # 10 classes cut into 4 shards of 5; client k holds shard k of classes k mod 10 and (k + 1) mod 10
         labels = np.repeat(np.arange(10), 20)

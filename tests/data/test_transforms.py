@@ -87,6 +87,9 @@ class TestRotation:
         x, _ = data.train.take(np.arange(6))
         ours = change.transform(3, np.arange(6), x)
         assert ours[0, :, 0, 0].tolist() == [-2.0, -2.0, -0.5]
+        shown = change.environments[3].change(x)  # of the test pool, by the same 45 degrees
+        assert shown[0, :, 0, 0].tolist() == [-2.0, -2.0, -0.5]
+        assert torch.equal(shown, ours)
         # turning the raw bytes (corners 0) and normalising afterwards is the same
         raw = Pool(rotated(data.train.x, 45), data.train.y, data.train.mean, data.train.std)
         assert torch.allclose(ours, raw.take(np.arange(6))[0])
@@ -150,6 +153,15 @@ class TestPermute:
         assert sorted(Permute()(3, np.arange(2), x)[0].tolist()) == list(range(10))
         assert Permute()(3, np.arange(0), x[:0]).shape == (0, 10)
 
+    def test_features_of_a_table_may_be_permuted(self):
+        change = make_transform("permute", toy(torch.arange(14.0).view(2, 7)), 3)
+        x = torch.arange(7.0).view(1, 7)
+        assert sorted(change.transform(1, np.arange(1), x)[0].tolist()) == list(range(7))
+        series = torch.arange(10.0).view(1, 2, 5)  # two channels of five: in the same order
+        first, second = Permute()(1, np.arange(1), series)[0].tolist()
+        assert sorted(first) == list(range(5))
+        assert second == [value + 5 for value in first]
+
     def test_environments_per_client_are_capped(self):
         x = images().float()
         change = make_transform("permute", toy(), 3, seed=5)
@@ -177,6 +189,13 @@ class TestCropFlip:
             assert plain != flipped
             mirrored += flipped
         assert 8 <= mirrored <= 32
+
+    def test_the_smallest_image_and_black_where_nothing_is_said(self):
+        """Of 1 x 1 and a padding of 1 one place in nine is the pixel, the others are black."""
+        ours = CropFlip(padding=1)(0, np.arange(200), torch.full((200, 2, 1, 1), 7.0))
+        assert torch.equal(ours[:, 0], ours[:, 1])
+        assert set(ours.flatten().tolist()) == {0.0, 7.0}
+        assert 5 <= int((ours[:, 0] == 7).sum()) <= 50  # 22 expected, standard deviation below 5
 
     def test_fixed_by_position_and_none_without_padding(self):
         x = images(20).float()

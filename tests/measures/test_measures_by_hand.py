@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -409,6 +409,35 @@ def test_a_metric_of_each_client_unless_nobody_asks() -> None:
         infinite = Metric(lambda logits, labels, value=value: value, "infinite")
         with pytest.raises(DataError, match=f"metric infinite gave {value}"):
             infinite.round(scene, moment)
+
+
+def test_local_models_of_a_regression_are_read_as_roots() -> None:
+    """Squared errors 1 and 8 of one client, 3 and 5 of the other: the roots of 4.5 and 4, of which 2 is the better."""
+    errors = {7: T([1.0, 8.0]), 9: T([3.0, 5.0])}
+
+    class Result(NamedTuple):
+        client: int
+        memory: Any
+
+    replies = SimpleNamespace(ids=(7, 9), results=[Result(7, None), Result(9, None)], has=lambda name: name == "model")
+    moment: Any = SimpleNamespace(replies=replies, new="server", memory_of=lambda client: f"of {client}")
+    asked: list[Any] = []
+
+    def predictor(new: str, result: Result) -> int:
+        asked.append((new, result.memory))
+        return result.client
+
+    def predictions(client: int) -> Any:
+        return SimpleNamespace(plain=SimpleNamespace(score=errors[client]))
+
+    algorithm = SimpleNamespace(local_predictor=predictor)
+    scene: Any = SimpleNamespace(problem=RMSE, algorithm=algorithm, predictions=predictions)
+    found = MEASURES["local_on_global"].round(scene, moment)["local_on_global_rmse"]
+    assert (found["best"], found["worst"]) == pytest.approx((2.0, 4.5**0.5))
+    assert found["mean"] == pytest.approx((2.0 + 4.5**0.5) / 2)
+    assert asked == [("server", "of 7"), ("server", "of 9")]
+    replies.has = lambda name: False
+    assert MEASURES["local_on_global"].round(scene, moment) == {}
 
 
 def test_local_models_are_summed_up_by_their_last_round() -> None:

@@ -101,7 +101,10 @@ def by_name(raw: Any, names: Sequence[str]) -> dict[str, Any]:
         for row in raw:
             _present(names, row)
         return {name: [row[name] for row in raw] for name in names}
-    array = raw.detach().cpu().numpy() if isinstance(raw, Tensor) else np.asarray(raw)
+    try:
+        array = raw.detach().cpu().numpy() if isinstance(raw, Tensor) else np.asarray(raw)
+    except ValueError as error:
+        raise DataError(f"rows are no rectangular array ({error}); the columns are {listed(names)}") from error
     if array.ndim != 2 or array.shape[1] != len(names):
         raise DataError(
             f"rows without column names must be [rows, {len(names)}], got shape {array.shape}; the columns are "

@@ -59,7 +59,7 @@ class Inputs:
         array = _numbers(raw)
         if self.kind == "image" and array.ndim == 3 and self.shape[0] == 1:
             array = array[:, None]  # grey pictures need no axis of channels
-        if tuple(array.shape[1:]) != self.shape or array.ndim < 2:
+        if tuple(array.shape[1:]) != self.shape:
             raise DataError(
                 f"samples must be [N, {', '.join(map(str, self.shape))}], got shape {tuple(array.shape)}"
                 + ("; one sample: x[None]" if tuple(array.shape) == self.shape else "")

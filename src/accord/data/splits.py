@@ -82,7 +82,7 @@ def matching(train: Groups, train_kind: Index, test_kind: Index, rng: np.random.
     how much of its train samples they hold, to within one sample; who gets the odd ones is random. No test
     sample goes to two clients, and all are used whose kind somebody trains on.
     """
-    kinds = int(max(train_kind.max(initial=-1), test_kind.max(initial=-1))) + 1
+    kinds = int(test_kind.max(initial=-1)) + 1  # those above have no test samples
     client = owners(train)
     by_kind = Groups.by_id(train_kind[train.order], kinds)
     tests = shuffled_within(Groups.by_id(test_kind, kinds), rng)

@@ -275,6 +275,12 @@ def test_pacs_must_be_whole(tmp_path):
         load_dataset("pacs", tmp_path / "empty")
 
 
+def test_pacs_is_where_all_domains_are(tmp_path):
+    tree(tmp_path / "pacs", ["photo/dog"], 2)
+    pacs(tmp_path / "PACS", (32, 32))
+    assert len(load_dataset("pacs", tmp_path, download=False).train) == 28
+
+
 def test_pacs_names_the_first_folder_that_is_wrong(tmp_path):
     pacs(tmp_path / "pacs", (32, 32))
     for place in ("sketch/zebra", "photo/ant"):

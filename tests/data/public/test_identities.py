@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from accord.data import load_dataset
 from accord.data.federated import Dataset
 from accord.data.files.packed import pack
 from accord.data.partitions import PARTITIONS
-from accord.data.public.cub200 import _numbered
+from accord.data.public.cub200 import _below, _numbered
 from accord.errors import ConfigError, DataError
 
 image = pytest.importorskip("PIL.Image")
@@ -133,9 +134,7 @@ def test_cub_is_read_by_its_three_lists(tmp_path: Path) -> None:
 
 
 def test_packed_images_need_no_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for part in ("train", "test"):
-        for species in (0, 1):
-            draw(tmp_path / "cub50" / part / f"class_{species:03d}" / "a.png", species, 1)
+    birds(tmp_path)
     read = load_dataset("cub50", tmp_path)
     path = pack(read, tmp_path / "cub50")
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
@@ -152,6 +151,48 @@ def test_what_is_not_there_is_asked_for(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match="are not on this machine") as caught:
         load_dataset(name, tmp_path, download=False)
     assert str(tmp_path) in str(caught.value)
+
+
+def birds(root: Path) -> None:
+    for part in ("train", "test"):
+        for species in (0, 1):
+            draw(root / "cub50" / part / f"class_{species:03d}" / "a.png", species, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "folders"),
+    [
+        ("market1501", market, ("bounding_box_train", "query", "bounding_box_test")),
+        ("msmt17", msmt, ("train", "test")),
+        ("veri776", veri, ("image_train", "image_query", "image_test")),
+        ("cub50", birds, ("train", "test")),
+    ],
+)
+def test_every_folder_must_be_there(tmp_path: Path, name: str, make: Any, folders: tuple[str, ...]) -> None:
+    make(tmp_path)
+    (root,) = tmp_path.iterdir()
+    for folder in folders:
+        (root / folder).rename(tmp_path / "away")
+        with pytest.raises(DataError, match=f"{name}: its pictures are not on this machine"):
+            load_dataset(name, tmp_path)
+        (tmp_path / "away").rename(root / folder)
+    assert len(load_dataset(name, tmp_path).train) > 0
+
+
+@pytest.mark.parametrize("other", ["images", "image_class_labels", "train_test_split"])
+def test_each_list_of_birds_must_number_the_same_images(tmp_path: Path, other: str) -> None:
+    cub(tmp_path)
+    path = tmp_path / "CUB_200_2011" / f"{other}.txt"
+    path.write_text(path.read_text() + "13 1\n")
+    with pytest.raises(DataError, match="number other images"):
+        load_dataset("cub200", tmp_path, image_size=8)
+
+
+@pytest.mark.parametrize("name", ["../secret.jpg", "a/../../secret.jpg", "/etc/secret.jpg"])
+def test_a_list_of_birds_does_not_lead_out_of_its_folder(tmp_path: Path, name: str) -> None:
+    assert _below(tmp_path, "001.Bird/a.jpg") == tmp_path / "001.Bird" / "a.jpg"
+    with pytest.raises(DataError, match="leads out of it"):
+        _below(tmp_path, name)
 
 
 def test_names_that_say_nothing_are_refused(tmp_path: Path) -> None:

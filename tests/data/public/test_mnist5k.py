@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import torch
 
 import accord.data as package
 from accord.data.public import DATASETS, load_dataset
-from accord.errors import ConfigError
+from accord.errors import ConfigError, DataError
 
 EMBEDDED = Path(str(package.__file__)).parent / "embedded"
 
@@ -72,6 +74,26 @@ def test_needs_no_folder_and_no_network(monkeypatch, tmp_path):
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setenv("ACCORD_DATA", str(tmp_path / "missing"))
     assert len(load_dataset("mnist5k", tmp_path / "missing", download=False).train) == 4000
+
+
+class Trap:
+    """Its pickle, opened, makes a folder."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.place),)
+
+
+def test_a_pickle_in_the_place_of_the_digits_is_not_opened(monkeypatch, tmp_path):
+    (tmp_path / "embedded").mkdir()
+    traps = {f"{part}_{kind}": np.array([Trap(tmp_path / "sprung")]) for part in ("train", "test") for kind in "xy"}
+    np.savez(tmp_path / "embedded" / "mnist5k.npz", **traps)
+    monkeypatch.setattr(resources, "files", lambda _package: tmp_path)
+    with pytest.raises(DataError, match=r"mnist5k\.npz is damaged"):
+        load_dataset("mnist5k")
+    assert not (tmp_path / "sprung").exists()
 
 
 def test_source_and_licence_are_stated():
