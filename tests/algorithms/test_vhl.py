@@ -166,3 +166,11 @@ def test_batches_are_coupled_where_real_samples_are_contrasted() -> None:
     setup = tiny_setup(tiny_data(), tiny_model())
     parts = [vhl(setup, contrast=contrast, count=9).local.parts[1] for contrast in (0.0, 0.5, 1.0)]
     assert [part.couples for part in parts] == [False, True, True]
+
+
+def test_the_statistics_that_were_sent_are_left_alone() -> None:
+    """Client 2 begins from what the server sent, not from what client 0's virtual samples made of it."""
+    both = tiny(vhl, {"count": 30}, model=norm_model(), plan=FILLED, sampler=Given([0, 2])).rounds(1)
+    alone = tiny(vhl, {"count": 30}, model=norm_model(), plan=FILLED, sampler=Given([2])).rounds(1)
+    ours, theirs = both.replies.results[1].reply["buffers"], alone.replies.results[0].reply["buffers"]
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -15,6 +15,7 @@ from accord.core.types import Batch
 from accord.errors import ConfigError
 from accord.models.around.heads import exchange
 from accord.models.mlp import mlp as network_of_layers
+from accord.models.network import Network
 from accord.parts.heads import UnitHead, orthonormal_rows
 from accord.parts.lookup import gathered, in_chunks, pieces
 from accord.parts.losses import batch_gradient, contrast, cross_entropy
@@ -187,3 +188,19 @@ def test_a_parameter_that_no_sample_reaches_has_the_slope_zero() -> None:
     assert slopes["idle"].tolist() == [0.0, 0.0, 0.0]
     assert out.features.tolist() == batch.x.tolist()
     assert not out.logits.requires_grad
+
+
+def test_a_projection_fuses_the_maps_of_its_body_and_gives_away_copies() -> None:
+    maps, neck = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.ReLU())
+    body = Network(maps, neck, nn.Identity(), (2, 2, 2))
+    network = Projecting(body, features=4, width=5, classes=3)
+    x = torch.arange(32.0).view(2, 1, 4, 4) / 32
+    assert network.map_shape == (2, 2, 2)
+    assert torch.equal(network.feature_maps(x), maps(x))
+    fused = network.logits_and_features(x, lambda own: 3 * own)[0]
+    assert torch.allclose(fused, network.head(network.projector(neck(3 * maps(x)))))
+    names = {name: value.data_ptr() for name, value in network.named_parameters()}
+    given = network.as_given()
+    assert {name: value.data_ptr() for name, value in network.named_parameters()} == names
+    assert not {value.data_ptr() for value in given.parameters()} & set(names.values())
+    assert isinstance(body.head, nn.Identity)
