@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,15 +13,18 @@ from torch import Tensor, nn
 
 from accord.algorithms.fedbr.components import BiasReduction
 from accord.algorithms.fedmmd import MMD, OutputL2
+from accord.algorithms.fedmtl import TiedTasks
 from accord.algorithms.fedntd import NotTrueDistillation
+from accord.algorithms.fedufo.alignment import Discriminator, UniformAlignment
 from accord.algorithms.fedufo.consensus import Divergence, GlobalConsensus
 from accord.algorithms.fedufo.peers import Peers
-from accord.algorithms.fedufo.performance import own_accuracy
+from accord.algorithms.fedufo.performance import Performance, own_accuracy
 from accord.algorithms.moon import ModelContrast
 from accord.algorithms.qffl import FairStep
 from accord.algorithms.spherefed import Moments
+from accord.core.keys import Key
 from accord.core.optim import SGD, Schedule
-from accord.core.types import ClientData, Job
+from accord.core.types import ClientData, Job, World
 from support.personal import norm_model
 
 Values = dict[str, Tensor]
@@ -116,3 +120,20 @@ def test_every_peer_answers_with_its_own_statistics(member: int) -> None:
     shares = torch.tensor([[1 / 4, 1 / 2, 3 / 4], [3 / 4, 1 / 2, 1 / 4]])
     merged = sum(share * logits.softmax(1) for share, (logits, _) in zip(shares, answers, strict=True))
     the_same(found["target"], torch.as_tensor(merged).log_softmax(1))
+
+
+def test_a_discriminator_sees_the_trained_model_with_the_trained_statistics() -> None:
+    part = UniformAlignment(Peers(True), 1.0, Discriminator(), 5)
+    carry = {"train": {"model": OLD}, "buffers": OLD_BUFFERS}
+    the_same(part._own_features(norm_model(), carry, X), plain((OLD, OLD_BUFFERS), X)[1])
+
+
+def test_servers_have_room_for_clients_that_are_not_asked() -> None:
+    """Three clients, two of whom may be asked."""
+    world, model = World(0, [0, 2], np.array([3, 4, 1]), Key(0)), norm_model()
+    trees = UniformAlignment(Peers(True), 1.0, Discriminator(), 5).state(model, world)
+    assert int(trees["alignment"]["clients"]) == len(trees["discriminator"]["1.bias"]) == 3
+    consensus = GlobalConsensus(1.0, Divergence(), 0)
+    assert Performance(True, 0.0, consensus).state(model, world)["performance"]["accuracy"].tolist() == [-1.0] * 3
+    total = TiedTasks("mean", 0.1, 3).state(model, world)["total"]
+    assert torch.allclose(total["module.4.bias"], 3 * model.init()[0]["module.4.bias"])

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.vhl import supervised_contrast, vhl, virtual_set
+from accord.algorithms.vhl import VirtualHomogeneity, supervised_contrast, vhl, virtual_set
+from accord.core.types import Batch, ClientData, Job
+from accord.core.view import View
 from accord.errors import ConfigError
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, FILLED, Params, by_samples, near, norm_model, same_in_processes, tiny
@@ -174,3 +176,22 @@ def test_the_statistics_that_were_sent_are_left_alone() -> None:
     alone = tiny(vhl, {"count": 30}, model=norm_model(), plan=FILLED, sampler=Given([2])).rounds(1)
     ours, theirs = both.replies.results[1].reply["buffers"], alone.replies.results[0].reply["buffers"]
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("space", ["features", "logits"])
+def test_padding_is_not_contrasted(space: Any, float64: None) -> None:
+    model = tiny_model()
+    params, buffers = model.init()
+    data = tiny_data(dtype=torch.float64)
+    x, y = data.client(3)
+    job = Job({"virtual": {"seed": torch.tensor(5)}, "buffers": buffers}, {}, {}, {}, ClientData(x, y, x, y, 3))
+    part = VirtualHomogeneity(0.5, 0.8, 0.3, 0.4, 20, 6, space)
+    carry = {part.name: part.begin(model, job)}
+    found = []
+    for rows in (3, 5):
+        weight = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0])[:rows]
+        noise = {"vhl.pick": torch.linspace(0, 0.99, 6)}
+        batch = Batch(x[:rows], y[:rows], weight, torch.arange(rows), noise)
+        out = model.train(params, buffers, batch.x)
+        found.append(float(part.loss(View(model, job, carry, {"model": params}, out, batch)).value))
+    assert found[0] == pytest.approx(found[1], abs=1e-12)

@@ -13,6 +13,7 @@ from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.types import Batch
 from accord.errors import ConfigError
+from accord.models import adapt
 from accord.models.around.heads import exchange
 from accord.models.mlp import mlp as network_of_layers
 from accord.models.network import Network
@@ -23,6 +24,7 @@ from accord.parts.mlp import init_mlp, mlp
 from accord.parts.phases import Gated
 from accord.parts.projection import Projecting
 from accord.parts.samples import share_of, soft_labels
+from accord.problems import PROBLEMS
 
 
 def numbers(*values: float) -> Tensor:
@@ -204,3 +206,13 @@ def test_a_projection_fuses_the_maps_of_its_body_and_gives_away_copies() -> None
     assert {name: value.data_ptr() for name, value in network.named_parameters()} == names
     assert not {value.data_ptr() for value in given.parameters()} & set(names.values())
     assert isinstance(body.head, nn.Identity)
+
+
+def test_slopes_are_those_of_the_problems_loss() -> None:
+    """Regression: d/dw of (w x - y)^2 at w = 1, x = 2, y = 5 is 2 * 2 * (2 - 5)."""
+    layer = adapt(nn.Sequential(nn.Linear(1, 1)), head="0", example=torch.zeros(1, 1))
+    model = Model(layer, problem=PROBLEMS["regression"])
+    params = {name: torch.ones_like(t) if t.dim() == 2 else torch.zeros_like(t) for name, t in model.init()[0].items()}
+    batch = Batch(torch.tensor([[2.0]]), torch.tensor([[5.0]]), torch.ones(1), torch.arange(1), {})
+    slopes, _ = batch_gradient(model, params, {}, batch)
+    assert slopes["module.0.weight"].tolist() == [[-12.0]]
