@@ -286,3 +286,8 @@ def test_other_trees_of_an_answer_pass_through_clipping() -> None:
 
     found = NormClip(1.0, Reading())({"model": {"w": torch.zeros(1)}}, "model", answers([[9.0], [0.0]], other=[3, 4]))
     assert found["model"]["w"].tolist() == [3, 4]
+
+
+def test_krum_chooses_nobody_for_a_tree_without_values() -> None:
+    """Not even where it would refuse to choose: four of ten are more than it can bear."""
+    assert Krum(0.4)({"buffers": {}}, "buffers", answers([[float(i)] for i in range(10)])) == {}

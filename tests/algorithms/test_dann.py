@@ -137,3 +137,12 @@ def test_plain_sgd_helper_agrees_with_the_loop(float64: None) -> None:
 def test_clients_that_are_not_asked_have_an_output_too() -> None:
     drawn = Discriminator(0.1).state(tiny_model(), World(0, [0, 2], np.array([3, 4, 1]), Key(0)))["discriminator"]
     assert drawn["2.bias"].shape == (3,)
+
+
+def test_features_nobody_has_counted_cannot_be_told_apart() -> None:
+    model = tiny_model()
+    model.num_features = 0
+    setup = tiny_setup(tiny_data(), model)
+    with pytest.raises(ConfigError, match="cannot size its discriminator"):
+        dann(setup)
+    assert dann(setup, lam=0.0)

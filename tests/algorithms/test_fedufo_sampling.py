@@ -178,3 +178,8 @@ def test_kept_samples_stand_in_for_those_held_out_evenly(count: int, share: floa
     times = [stand_ins.count(position) for position in kept]
     assert max(times) - min(times) <= 1
     assert sum(times) == len(held)
+
+
+def test_as_many_are_asked_as_the_sampler_inside_would_ask() -> None:
+    worst = WorstHalf(Uniform(5), 0)
+    assert [worst.size(clients) for clients in (3, 5, 9)] == [3, 5, 5]

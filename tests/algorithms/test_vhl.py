@@ -16,7 +16,7 @@ from accord.algorithms.fedavg import fedavg
 from accord.algorithms.vhl import VirtualHomogeneity, supervised_contrast, vhl, virtual_set
 from accord.core.types import Batch, ClientData, Job
 from accord.core.view import View
-from accord.errors import ConfigError
+from accord.errors import ConfigError, DataError
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, FILLED, Params, by_samples, near, norm_model, same_in_processes, tiny
 from support.reference import forward, gradient, samples
@@ -195,3 +195,10 @@ def test_padding_is_not_contrasted(space: Any, float64: None) -> None:
         out = model.train(params, buffers, batch.x)
         found.append(float(part.loss(View(model, job, carry, {"model": params}, out, batch)).value))
     assert found[0] == pytest.approx(found[1], abs=1e-12)
+
+
+def test_inputs_that_are_no_real_numbers_are_refused() -> None:
+    tokens, y = torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, 1])
+    job = Job({"virtual": {"seed": torch.tensor(5)}, "buffers": {}}, {}, {}, {}, ClientData(tokens, y, tokens, y, 2))
+    with pytest.raises(DataError, match="real numbers"):
+        VirtualHomogeneity(1.0, 1.0, 0.1, 0.07, 20, 6, "features").begin(tiny_model(), job)
