@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from accord.aggregate import EMA, FedAdam, FedAvgM, Mean, ServerOptimizer
 from accord.aggregate.nash import Nash
@@ -39,11 +41,15 @@ from accord.algorithms.scaffold import ControlVariates
 from accord.algorithms.spherefed import SquaredError
 from accord.algorithms.vhl import VirtualHomogeneity
 from accord.core.algorithm import Setup
+from accord.core.keys import Key
 from accord.core.methods import ALGORITHMS
 from accord.core.optim import SGD, Schedule
 from accord.core.plan import Plan
+from accord.core.types import World
+from accord.models.around.attention import draw
 from accord.parts.heads import FixedHead
 from accord.parts.losses import SampleLoss
+from accord.parts.mlp import init_mlp
 from accord.parts.momentum import ClientMomentum
 from accord.parts.projection import DrawnProjection
 from support.federation import tiny_data, tiny_model, tiny_setup
@@ -265,3 +271,31 @@ def test_what_else_a_method_was_asked_for() -> None:
     assert made("feddyn", alpha=0.3, report="average").alpha == 0.3
     deeper = made("moon", projection=7, classifier="projection", mu=0.0)
     assert (deeper.model.num_features, deeper.local.parts) == (7, (LABELS, DrawnProjection()))
+
+
+@pytest.mark.parametrize(
+    ("part", "tree", "wanted"),
+    [
+        (ModelContrast(1.0, 0.5, 7), "projector", lambda key: init_mlp(key.at("projector"), (5, 5, 7))),
+        (
+            BiasReduction(1.0, 0.5, 0.5, 4, 0, True, True, LOCAL, 0.0),
+            "projector",
+            lambda key: init_mlp(key.at("projector"), (5, 256, 256, 128)),
+        ),
+        (NamingClients(0.1), "discriminator", lambda key: init_mlp(key.at("discriminator"), (5, 256, 256, 3))),
+        (
+            UniformAlignment(Peers(True), 1.0, Discriminator(hidden=6, layers=3), 5),
+            "discriminator",
+            lambda key: init_mlp(key.at("discriminator", -1, -1), (5, 6, 6, 3)),
+        ),
+        (Relations(hops=2), "relations", lambda key: draw(key.at("relations"), "dot", 2, 2, 5)),
+        (Relations(attention="gat", heads=3), "relations", lambda key: draw(key.at("relations"), "gat", 1, 3, 5)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_server_draws_has_an_address_of_its_own(part: Any, tree: str, wanted: Any) -> None:
+    """By the run's seed, whoever may be asked; the second of three clients may not."""
+    world = World(0, [0, 2], np.array([3, 4, 1]), Key(7))
+    found, expected = part.state(tiny_model(), world)[tree], wanted(Key(7))
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], t.to(found[name])) for name, t in expected.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -202,3 +203,43 @@ def test_inputs_that_are_no_real_numbers_are_refused() -> None:
     job = Job({"virtual": {"seed": torch.tensor(5)}, "buffers": {}}, {}, {}, {}, ClientData(tokens, y, tokens, y, 2))
     with pytest.raises(DataError, match="real numbers"):
         VirtualHomogeneity(1.0, 1.0, 0.1, 0.07, 20, 6, "features").begin(tiny_model(), job)
+
+
+def noise(rng: np.random.Generator, *shape: int) -> Tensor:
+    return torch.tensor(rng.standard_normal(shape), dtype=torch.float64)
+
+
+def latents(rng: np.random.Generator) -> Tensor:
+    """Seven samples of three classes in turn, half a standard deviation around a centre of 16 x 4 x 4."""
+    centres, spread = noise(rng, 3, 16, 4, 4), noise(rng, 7, 16, 4, 4)
+    return torch.stack([centres[i % 3] + 0.5 * spread[i] for i in range(7)])
+
+
+def standard(made: Tensor) -> Tensor:
+    return (made - made.mean()) / made.std()
+
+
+def test_virtual_images_are_made_by_three_layers() -> None:
+    """Convolve 3 x 3 within borders of 0, bend the negative to a fifth, double the sides; then paint the channels."""
+    rng = np.random.Generator(np.random.Philox(5))
+    z = latents(rng)
+    kernels = [noise(rng, 16, 16, 3, 3) for _ in range(3)]
+    paint = noise(rng, 2, 16)
+    for kernel in kernels:
+        z = F.unfold(z, 3, padding=1).mT @ kernel.flatten(1).T
+        z = z.mT.reshape(7, 16, *[int(z.shape[1] ** 0.5)] * 2)
+        z = torch.where(z > 0, z, 0.2 * z)
+        z = F.interpolate(z, size=(2 * z.shape[2], 2 * z.shape[3]), mode="bilinear", align_corners=False)
+    z = F.interpolate(z, size=(12, 10), mode="bilinear", align_corners=False)
+    wanted = standard(torch.einsum("oc,bchw->bohw", paint, z))
+    found, labels = virtual_set(5, 7, 3, (2, 12, 10), torch.float64)
+    assert labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    torch.testing.assert_close(found, wanted)
+
+
+def test_virtual_vectors_are_made_by_two_layers() -> None:
+    rng = np.random.Generator(np.random.Philox(5))
+    z = latents(rng).flatten(1)
+    inside, outside = noise(rng, 128, 256), noise(rng, 6, 128)
+    wanted = standard(torch.relu(z @ inside.T) @ outside.T).reshape(7, 2, 3)
+    torch.testing.assert_close(virtual_set(5, 7, 3, (2, 3), torch.float64)[0], wanted)
