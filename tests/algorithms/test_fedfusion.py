@@ -409,16 +409,28 @@ def normal(params: Params, buffers: Params, x: Tensor, f: Params, other: tuple[P
 def test_every_extractor_has_running_statistics_of_its_own(
     options: dict[str, Any], evaluate: str, float64: None
 ) -> None:
-    plan = Plan(epochs=2, batch_size=3)
-    run = built({**options, "evaluate": evaluate}, model=small(norm=True), plan=plan, lr=0.5, with_test=True).rounds(1)
+    """Inputs far from where the layer expects them: other statistics would let other samples be right."""
+    data, model = tiny_data(dtype=torch.float64), small(norm=True)
+    pool = replace(data.train_pool, x=5 + 3 * data.train_pool.x)
+    data = replace(data, train_pool=pool, test_pool=pool)
+    setup = tiny_setup(data, model, plan=Plan(epochs=2, batch_size=3))
+    run = TinyRun(fedfusion(setup, **options, evaluate=evaluate), data=data, model=model, with_test=True)
     before = dict(run.state["model"]), dict(run.state["buffers"])
     run.rounds(1)
     assert run.replies is not None
+    counts: list[list[int]] = [[], [], []]
     for client, result in enumerate(run.replies.results):
         x, y = samples(run, client)
         sent = result.reply
-        logits = normal(sent["model"], sent["buffers"], x, sent["fusion"], before)
-        assert int(result.metrics["personal_correct"]) == int((logits.argmax(1) == y).sum())
+        for found, (own, other) in zip(
+            counts,
+            ((sent["buffers"], before[1]), (before[1], before[1]), (sent["buffers"], sent["buffers"])),
+            strict=True,
+        ):
+            logits = normal(sent["model"], own, x, sent["fusion"], (before[0], other))
+            found.append(int((logits.argmax(1) == y).sum()))
+    assert run.replies.metric("personal_correct").tolist() == counts[0]
+    assert counts[0] not in counts[1:]
     now, f, x = (run.state["model"], run.state["buffers"]), run.state["fusion"], run.data.test_pool.x[:9]
     expected = normal(*now, x, f, before if evaluate == "prev" else now)
     predictor, exported = run.algorithm.predictor(run.state), run.algorithm.export(run.state)
