@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.aggregate import blocks
+from accord.aggregate import blocks, nash
 from accord.aggregate.mean import Mean
 from accord.aggregate.nash import Nash, gram_matrix, solve_bargaining
 from accord.core.tensors import Tree, Trees
@@ -279,3 +279,10 @@ def test_the_gram_matrix_does_not_depend_on_the_blocks(monkeypatch: pytest.Monke
     for block in (1, 6, 1 << 22):
         monkeypatch.setattr(blocks, "BLOCKS", {"cpu": block})
         np.testing.assert_allclose(gram_matrix(state, ("model",), replies), flat @ flat.T, rtol=1e-12)
+
+
+def test_a_solution_that_is_not_found_in_time_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    gram = np.array([[1.0, -0.9], [-0.9, 1.0]])
+    assert solve_bargaining(gram) is not None
+    monkeypatch.setattr(nash, "ITERATIONS", 1)
+    assert solve_bargaining(gram) is None

@@ -263,3 +263,31 @@ def test_rules_go_inside_others(rule: Aggregator) -> None:
     begun = {"w": torch.zeros(4, dtype=torch.float64)}
     moved = outer({"model": begun, **outer.state("model", begun)}, "model", answers(values))["model"]["w"]
     assert moved.tolist() == pytest.approx(plain.tolist())
+
+
+def test_lengths_are_taken_in_double_precision() -> None:
+    """1e30 squared is beyond single precision; the change still has a direction."""
+    start, model = {"w": torch.zeros(2)}, {"w": torch.tensor([3e30, 4e30])}
+    assert NormClip(5.0).clipped(start, model)["w"].tolist() == pytest.approx([3.0, 4.0])
+
+
+def test_counters_do_not_set_models_apart() -> None:
+    results = tuple(
+        Result({"model": {"w": torch.tensor([w]), "n": torch.tensor(n)}}, {}, {}) for w, n in ((0.0, 1), (3.0, 100))
+    )
+    replies = Replies((0, 1), results, torch.ones(2), {})
+    assert squared_distances(replies, "model").tolist() == [[0.0, 9.0], [9.0, 0.0]]
+
+
+def test_other_trees_of_an_answer_pass_through_clipping() -> None:
+    class Reading(Mean):
+        def __call__(self, state: dict[str, Tree], tree: str, replies: Replies) -> dict[str, Tree]:  # type: ignore[override]
+            return {tree: {"w": torch.stack([one["b"] for one in replies.each("other")])}}
+
+    found = NormClip(1.0, Reading())({"model": {"w": torch.zeros(1)}}, "model", answers([[9.0], [0.0]], other=[3, 4]))
+    assert found["model"]["w"].tolist() == [3, 4]
+
+
+def test_krum_chooses_nobody_for_a_tree_without_values() -> None:
+    """Not even where it would refuse to choose: four of ten are more than it can bear."""
+    assert Krum(0.4)({"buffers": {}}, "buffers", answers([[float(i)] for i in range(10)])) == {}

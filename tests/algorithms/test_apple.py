@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from accord.algorithms.apple import apple, loosening
+from accord.algorithms.apple import Rates, Relationships, apple, loosening
+from accord.core.keys import Key
 from accord.core.optim import SGD
+from accord.core.types import World
 from accord.errors import ConfigError
 from support.federation import SIZES, Given, TinyRun, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, FILLED, Params, near, norm_model, same_in_processes, tiny
@@ -125,3 +128,34 @@ def test_processes_give_the_same_bits() -> None:
 def test_bad_settings_are_refused(settings: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         apple(tiny_setup(tiny_data(), tiny_model()), **settings)
+
+
+def test_it_is_made_as_it_was_asked_for() -> None:
+    """L in rounds; optimizers begin anew with a visit, whatever other methods are told."""
+    setup = tiny_setup(tiny_data(), norm_model(), rounds=8, optimizer=SGD(0.5, 0.01), keeps_optimizer=True)
+    local = apple(setup, mu=0.3, relation_lr=0.02, horizon=0.5, eps=0.2).local
+    assert local.parts[1] == Relationships(0.3, 4.0, "exponential", 0.2)
+    assert (local.optimizer, local.keeps_optimizer) == (Rates(SGD(0.5, 0.01), 0.02), False)
+    assert (local.optimizer.weight_decay, local.personal) == (0.01, frozenset(norm_model().init()[1]))
+    assert "model" not in local.discloses()
+
+
+def test_clients_that_are_not_asked_have_a_core_model_and_a_share_too() -> None:
+    part = Relationships(0.1, 1.0, "exponential", 0.1)
+    state = part.state(tiny_model(), World(0, [0, 2], np.array([3, 4, 1]), Key(0)))
+    assert state["share"]["relation"].tolist() == [0.375, 0.5, 0.125]
+    assert state["cores"]["head.bias"].shape == (3, 3)
+
+
+def test_the_model_of_a_client_is_its_mixture_with_its_own_statistics(float64: None) -> None:
+    run = tiny(apple, model=norm_model(), plan=FILLED, sampler=Given([1, 3])).rounds(2)
+    assert run.replies is not None
+    result = run.replies.results[1]
+    x, _ = samples(run, 3)
+    cores = [{n: t[j] for n, t in run.state["cores"].items()} for j in range(4)]
+    values = {**mixture(cores, result.memory["relation"]["relation"]), **result.memory["personal"]}
+    predictor = run.algorithm.local_predictor(run.state, result)  # type: ignore[attr-defined]
+    layers = (nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+    module = nn.Sequential(*layers)
+    module.load_state_dict({n.removeprefix("module."): t for n, t in values.items()})
+    assert torch.allclose(predictor(x).logits, module.eval()(x))

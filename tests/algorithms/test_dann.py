@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from accord.algorithms.dann import dann
+from accord.algorithms.dann import Discriminator, dann
 from accord.algorithms.fedavg import fedavg
+from accord.core.keys import Key
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
+from accord.core.types import World
 from accord.errors import ConfigError
 from accord.executors.sequential import one_thread
 from support.baselines import COHORTS, close, descend, features, make, mean, prefixed, processes_agree, tree_of
@@ -129,3 +132,17 @@ def test_plain_sgd_helper_agrees_with_the_loop(float64: None) -> None:
         moves=lambda number: [n for n in names if n.startswith("d/" if number % 2 else "m/")],
     )
     assert close(one, train(run, 1, start, 0))
+
+
+def test_clients_that_are_not_asked_have_an_output_too() -> None:
+    drawn = Discriminator(0.1).state(tiny_model(), World(0, [0, 2], np.array([3, 4, 1]), Key(0)))["discriminator"]
+    assert drawn["2.bias"].shape == (3,)
+
+
+def test_features_nobody_has_counted_cannot_be_told_apart() -> None:
+    model = tiny_model()
+    model.num_features = 0
+    setup = tiny_setup(tiny_data(), model)
+    with pytest.raises(ConfigError, match="cannot size its discriminator"):
+        dann(setup)
+    assert dann(setup, lam=0.0)

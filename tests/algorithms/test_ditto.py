@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from accord.algorithms.ditto import ditto
+from accord.algorithms.ditto import HeldNear, ditto
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.local import local
 from accord.core.optim import SGD
@@ -113,3 +113,11 @@ def test_processes_give_the_same_bits() -> None:
 def test_bad_lam_is_refused(lam: Any) -> None:
     with pytest.raises(ConfigError, match="lam"):
         ditto(tiny_setup(tiny_data(), tiny_model()), lam=lam)
+
+
+def test_the_personal_model_goes_with_its_own_statistics() -> None:
+    part = HeldNear(0.5, SGD(), 0.0)
+    own, statistics, shared = ({"w": torch.ones(1)} for _ in range(3))
+    carry = {"train": {"model": shared}, part.name: {"model": own, "buffers": statistics}, "buffers": shared}
+    model, buffers = part.judged(tiny_model(), None, carry)  # type: ignore[arg-type]
+    assert (model is own, buffers is statistics) == (True, True)

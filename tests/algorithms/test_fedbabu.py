@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from accord.algorithms.fedbabu import fedbabu
+from accord.algorithms.fedbabu import FineTuned, fedbabu
 from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.types import ClientData, Job
@@ -115,3 +116,33 @@ def test_a_frozen_head_can_be_kept_but_not_tuned() -> None:
     assert "train" in fedbabu(setup, tune="all").tasks
     with pytest.raises(ConfigError, match="algorithm fedbabu trains a head for every client"):
         fedbabu(setup, tune="head")
+
+
+@pytest.mark.parametrize(("samples_held", "size"), [(9, 4), (3, 4), (5, 0)])
+def test_fine_tuning_has_momentum_decay_and_clipping(samples_held: int, size: int, float64: None) -> None:
+    """Whoever holds less than a batch has all of it in one, no sample twice."""
+    run = tiny(fedbabu)
+    x, y = (part[:samples_held] for part in samples(run, 3))
+    start = dict(run.state["model"])
+    job = Job({"model": start, "buffers": {}}, {}, {}, {"lr": torch.tensor(0.1)}, ClientData(x, y, x, y, 3))
+    found, _ = FineTuned(2, "all", SGD(0.5, 0.01), size, 0.3).judged(run.model, job, {})
+    params, velocity = dict(start), {n: torch.zeros_like(t) for n, t in start.items()}
+    batch = min(size or samples_held, samples_held)
+    clipped = 0
+    for _ in range(2):
+        for left in range(0, samples_held, batch):
+            rows = [place % samples_held for place in range(left, left + batch)]
+            grads = gradient(lambda p, rows=rows: F.cross_entropy(forward(p, x[rows]), y[rows]), params)
+            norm = float(sum((g**2).sum() for g in grads.values())) ** 0.5
+            clipped += norm > 0.3
+            grads = {n: g * min(1.0, 0.3 / norm) + 0.01 * params[n] for n, g in grads.items()}
+            velocity = {n: 0.5 * velocity[n] + g for n, g in grads.items()}
+            params = {n: t - 0.1 * velocity[n] for n, t in params.items()}
+    assert clipped
+    assert near(found, params, 1e-6)  # a little is added to the norm that is divided by
+
+
+def test_it_is_tuned_as_it_is_trained() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model(), optimizer=SGD(0.5, 0.01), plan=Plan(batch_size=7))
+    method = fedbabu(replace(setup, clip=0.3), tune="head", tune_epochs=2)
+    assert method.local.parts[-1] == FineTuned(2, "head", SGD(0.5, 0.01), 7, 0.3)

@@ -15,14 +15,17 @@ from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.fedbr import fedbr
+from accord.algorithms.fedbr.components import BiasReduction
 from accord.algorithms.mixup import Mixup
 from accord.core.model import Model
-from accord.core.optim import SGD, Adam
+from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
 from accord.core.types import Batch, ClientData, Job
 from accord.executors.processes import Processes
 from accord.models import adapt
 from accord.parts.losses import contrast
+from accord.parts.mlp import init_mlp
+from accord.parts.momentum import ClientMomentum
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.reference import Params, gradient, samples
 
@@ -202,6 +205,7 @@ ALL = ("mixup: alpha=0.6", "fedcm: alpha=0.3", "feddecorr: beta=0.2", "fedntd: b
         ({"every_round": False, "mixed": 1}, {"every_round": False, "mixed": 1}, {}),
         ({"mixed": 3}, {"mixed": 3}, {"optimizer": SGD(0.5)}),
         ({"size": 7, "mu": 2.0}, {"size": 7, "mu": 2.0}, {}),
+        ({"size": 3, "projector": False}, {"size": 3, "projector": False}, {}),
         ({"extra": ALL, "mixed": 1}, {"mixed": 1, "mixup": 0.6, "fedcm": 0.3, "decorr": 0.2, "ntd": 0.4}, {}),
         ({"extra": ("fedcm: alpha=0.3",), "fedcm_steps": "both"}, {"fedcm": 0.3, "both": True}, {}),
     ],
@@ -367,3 +371,20 @@ def test_processes_give_the_same_bits() -> None:
         assert equal_trees(many.rounds(3).state, tiny(options, sampler=Given(*COHORTS)).rounds(3).state)
     finally:
         many.close()
+
+
+def test_the_max_step_mixes_first_and_clips_then(float64: None) -> None:
+    """A mean direction of length 100 in one weight, clipping at 1/2, rate 0.1: a step of 0.05, nearly all along it."""
+    momentum = ClientMomentum(Schedule(0.1), SGD(), 0.25)
+    part = BiasReduction(1.0, 0.5, 0.5, 4, 0, True, True, SGD(), 0.5, momentum)
+    theta = init_mlp(np.random.default_rng(0), (5, 4, 3))
+    along = {name: torch.zeros_like(t) for name, t in theta.items()}
+    along["0.weight"][0, 0] = 100.0
+    info = {"round": torch.tensor(1), "lr": torch.tensor(0.1)}
+    job = Job({"projector_momentum": along}, {}, {}, info, None)  # type: ignore[arg-type]
+    corner = {"projector": {name: t.clone() for name, t in theta.items()}, "optimizer": SGD().init(theta)}
+    features = torch.tensor(np.random.default_rng(1).normal(size=(3, 4, 5)))
+    part._max_step(job, corner, features, torch.ones(4))
+    moved = {name: corner["projector"][name] - t for name, t in theta.items()}
+    assert sum(float(t.square().sum()) for t in moved.values()) ** 0.5 == pytest.approx(0.05, rel=1e-6)
+    assert float(moved["0.weight"][0, 0]) == pytest.approx(-0.05, rel=1e-2)

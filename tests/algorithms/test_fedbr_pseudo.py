@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from accord.algorithms.fedbr import fedbr
 from accord.algorithms.fedbr.pseudo import Contribute, PseudoData, as_proxy, balanced_picks, uniform_picks
 from accord.config import from_dict
 from accord.core.keys import Key
-from accord.core.types import ClientData, Replies, Result, World
+from accord.core.types import ClientData, Job, Replies, Result, World
 from accord.data.public import load_dataset
 from accord.engine.build import public_samples
 from accord.engine.exchange import LocalExchange
 from accord.engine.federation import Federation
 from accord.engine.problem import facts_of
-from accord.errors import ConfigError
+from accord.errors import ConfigError, DataError
 from accord.parts.mlp import init_mlp, mlp
 from accord.parts.samples import share_of
 from support.federation import TinyRun, tiny_data, tiny_model, tiny_setup
@@ -247,3 +248,27 @@ def test_one_sample_is_enough_to_be_asked_in_whatever_order_clients_come() -> No
         asked += spy.asked
     assert asked[0][1] == [0, 2]
     assert asked == asked[:1] * 3
+
+
+@pytest.mark.parametrize(("balanced", "wanted"), [(False, [[0.5], [4.0]]), (True, [[0.5], [9.0]])])
+def test_means_that_are_sent_by_hand(balanced: bool, wanted: list[list[float]]) -> None:
+    """Samples 0, 1, 8, 9 of classes 1, 1, 1, 0: of three means the first two are asked for.
+
+    Uniformly by the second draws: positions 0 and 1, then 0 and 2. Balanced: class 1 by its first and its second
+    sample; then class 0, which has one, twice.
+    """
+    x, y = torch.tensor([[0.0], [1.0], [8.0], [9.0]]), torch.tensor([1, 1, 1, 0])
+    info = {"lr": torch.tensor(0.1)}
+    data = ClientData(x, y, x[:0], y[:0], 3)
+    job = Job({}, {"wanted": {"count": torch.tensor(2)}}, {}, info, data)
+    task = Contribute(3, 2, balanced)
+    first = torch.tensor([[0.9, 0.9], [0.1, 0.2], [0.0, 0.0]])
+    second = torch.tensor([[0.1, 0.4], [0.2, 0.6], [0.9, 0.9]])
+    carry = task.begin(job)
+    assert carry["draws"].shape == (2, 3, 2)
+    batch: Any = SimpleNamespace(noise={"contribute.draws": torch.stack([first, second])})
+    sent = task.finish(job, task.step(job, carry, batch))
+    assert sent.reply["pseudo"]["x"].tolist() == wanted
+    tokens = job._replace(data=ClientData(x.long(), y, x[:0].long(), y[:0], 3))
+    with pytest.raises(DataError, match="real numbers"):
+        task.finish(tokens, carry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from accord.algorithms.fedbr import fedbr
 from accord.algorithms.mixup import Mixup
@@ -51,3 +52,19 @@ def test_settings_are_those_a_file_can_hold() -> None:
     assert not {"parts", "proxy", "setup"} & set(known)
     assert known["tau"].default == 0.5
     assert all(setting.doc for setting in known.values())
+
+
+def test_features_are_counted_where_they_are_projected() -> None:
+    model = tiny_model()
+    model.num_features = 0
+    setup = tiny_setup(tiny_data(), model)
+    with pytest.raises(ConfigError, match="projects the features"):
+        fedbr(setup)
+    assert fedbr(setup, projector=False)
+    assert fedbr(setup, mu=0.0)
+
+
+def test_sums_are_enough_where_clients_contribute_nothing() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    assert "pseudo-samples" in fedbr(setup).needs_each  # type: ignore[attr-defined]
+    assert fedbr(setup, proxy=torch.rand(3, 1, 8, 8)).needs_each == ""  # type: ignore[attr-defined]

@@ -186,3 +186,24 @@ def test_the_order_of_turns_is_drawn_from_sorted_clients_whatever_the_sampler_sa
         method = TinyRun("fedbuff").algorithm
         chosen = replace(method, sampler=lambda state, world, named=named: list(named))  # type: ignore[type-var]
         assert chosen.order({}, world) == expected  # type: ignore[attr-defined]
+
+
+def test_no_more_can_be_at_work_than_there_are() -> None:
+    """Ten places and four clients: half of four make a round."""
+    run = TinyRun("fedbuff", {"concurrency": 10}).rounds(1)
+    assert run.replies is not None
+    assert len(run.replies) == 2
+    assert run.rounds(1).state["buffered"]["updates"] == 2
+
+
+def test_a_round_in_which_nobody_answers_moves_nothing_and_counts_for_none() -> None:
+    run = TinyRun("fedbuff", {"max_staleness": 1}).rounds(1)
+
+    def nobody(task: str, clients: Any, shared: Any, private: Any = None) -> Replies:
+        return Replies((), (), torch.zeros(0), dict.fromkeys(clients, "gone"))
+
+    state, replies = run.algorithm.round(run.state, run.world(), nobody)
+    assert len(replies) == 0
+    assert equal_trees({"m": state["model"]}, {"m": run.state["model"]})
+    assert int(state["buffered"]["updates"]) == 1
+    assert run.algorithm.metrics(state) == {"staleness": 0.0, "too_stale": 0.0}

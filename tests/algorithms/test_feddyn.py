@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from accord.algorithms.feddyn import feddyn
+from accord.algorithms.feddyn import DynamicRegulariser, feddyn
+from accord.core.keys import Key
 from accord.core.optim import SGD
 from accord.core.plan import Plan
+from accord.core.types import Replies, Result, World
 from accord.errors import ConfigError
 from support.baselines import COHORTS, close, descend, labels_loss, make, mean, processes_agree
 from support.federation import Given, TinyRun, tiny_data, tiny_model, tiny_setup
@@ -63,6 +66,9 @@ def test_what_is_scored(report: str, float64: None) -> None:
     assert predictor is not None
     x = run.data.test_pool.x
     assert torch.allclose(predictor(x).logits, forward(average if report == "average" else w, x), atol=1e-9)
+    exported = run.algorithm.export(run.state)
+    assert exported is not None
+    assert torch.allclose(exported(x), forward(average if report == "average" else w, x), atol=1e-9)
     assert close(run.algorithm.message(run.state)["model"], w), "clients start from the corrected model either way"
 
 
@@ -98,3 +104,15 @@ def test_bad_settings(alpha: float) -> None:
 def test_an_unknown_report() -> None:
     with pytest.raises(ConfigError, match="report"):
         feddyn(tiny_setup(tiny_data(), tiny_model()), report="mean")  # type: ignore[arg-type]
+
+
+def test_the_servers_step_by_hand() -> None:
+    """K = 4 clients, of whom two are there: alpha 1/2, w = 1 and h = 2; they send 3 and 5, whatever their samples.
+
+    h <- 2 - 1/2 * 2/4 * (4 - 1) = 1.25 and w <- 4 - 1.25 / (1/2).
+    """
+    results = tuple(Result({"model": {"w": torch.tensor([v])}}, {}, {}) for v in (3.0, 5.0))
+    replies = Replies((0, 2), results, torch.tensor([1, 9]), {})
+    state = {"model": {"w": torch.tensor([1.0])}, "correction": {"w": torch.tensor([2.0])}}
+    new = DynamicRegulariser(0.5, 4).update(state, replies, World(0, [0, 2], np.ones(4), Key(0)))
+    assert (new["correction"]["w"].tolist(), new["model"]["w"].tolist()) == ([1.25], [1.5])

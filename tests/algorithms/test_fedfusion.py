@@ -389,3 +389,71 @@ def test_networks_without_maps_are_refused() -> None:
 def test_bad_settings_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         fedfusion(tiny_setup(tiny_data(), small()), **options)
+
+
+# running statistics ---------------------------------------------------------------------
+def normal(params: Params, buffers: Params, x: Tensor, f: Params, other: tuple[Params, Params]) -> Tensor:
+    """Logits in evaluation mode: each extractor with running statistics of its own, eps 1e-5."""
+
+    def maps(p: Params, b: Params) -> Tensor:
+        z = F.conv2d(x, p["maps.0.weight"], p["maps.0.bias"], padding=1)
+        mean, variance = (b[f"maps.1.{name}"][None, :, None, None] for name in ("running_mean", "running_var"))
+        scale, shift = (p[f"maps.1.{name}"][None, :, None, None] for name in ("weight", "bias"))
+        return F.max_pool2d(torch.relu((z - mean) / (variance + 1e-5).sqrt() * scale + shift), 2)
+
+    return classify(params, operate(f, maps(params, buffers), maps(*other)))
+
+
+@pytest.mark.parametrize("evaluate", ["prev", "same"])
+@pytest.mark.parametrize("options", [{"operator": "conv", "init": "default"}, {"operator": "multi", "lambda0": 0.5}])
+def test_every_extractor_has_running_statistics_of_its_own(
+    options: dict[str, Any], evaluate: str, float64: None
+) -> None:
+    """Inputs far from where the layer expects them: other statistics would let other samples be right."""
+    data, model = tiny_data(dtype=torch.float64), small(norm=True)
+    pool = replace(data.train_pool, x=5 + 3 * data.train_pool.x)
+    data = replace(data, train_pool=pool, test_pool=pool)
+    setup = tiny_setup(data, model, plan=Plan(epochs=2, batch_size=3))
+    run = TinyRun(fedfusion(setup, **options, evaluate=evaluate), data=data, model=model, with_test=True)
+    before = dict(run.state["model"]), dict(run.state["buffers"])
+    run.rounds(1)
+    assert run.replies is not None
+    counts: list[list[int]] = [[], [], []]
+    for client, result in enumerate(run.replies.results):
+        x, y = samples(run, client)
+        sent = result.reply
+        for found, (own, other) in zip(
+            counts,
+            ((sent["buffers"], before[1]), (before[1], before[1]), (sent["buffers"], sent["buffers"])),
+            strict=True,
+        ):
+            logits = normal(sent["model"], own, x, sent["fusion"], (before[0], other))
+            found.append(int((logits.argmax(1) == y).sum()))
+    assert run.replies.metric("personal_correct").tolist() == counts[0]
+    assert counts[0] not in counts[1:]
+    now, f, x = (run.state["model"], run.state["buffers"]), run.state["fusion"], run.data.test_pool.x[:9]
+    expected = normal(*now, x, f, before if evaluate == "prev" else now)
+    predictor, exported = run.algorithm.predictor(run.state), run.algorithm.export(run.state)
+    assert predictor is not None
+    assert exported is not None
+    torch.testing.assert_close(predictor(x).logits, expected)
+    torch.testing.assert_close(exported(x).detach(), expected)
+    own = run.replies.results[2]
+    mine = own.reply["model"], own.reply["buffers"]
+    theirs = run.algorithm.local_predictor(run.state, own)(x).logits  # type: ignore[attr-defined]
+    other = (run.state["previous"], run.state["previous_buffers"]) if evaluate == "prev" else mine
+    torch.testing.assert_close(theirs, normal(*mine, x, own.reply["fusion"], other))
+    if evaluate == "prev":
+        assert close(run.state["previous"], before[0])
+        assert torch.equal(run.state["previous_buffers"]["maps.1.running_mean"], before[1]["maps.1.running_mean"])
+
+
+def test_what_is_kept_of_the_received_models_maps(float64: None) -> None:
+    model = small(norm=True)
+    run = built({"operator": "multi", "lambda0": 0.5}, model=model, plan=Plan(batch_size=3)).rounds(1)
+    part = run.algorithm.tasks["train"].parts[1]
+    site = Site(run.data, Key(0), torch.device("cpu")).client_data(1)
+    found = part.begin(model, Job(run.algorithm.message(run.state), {}, {}, {}, site))["maps"]
+    ones = {"lambda": torch.ones(CHANNELS)}
+    now = run.state["model"], run.state["buffers"]
+    torch.testing.assert_close(classify(now[0], found), normal(*now, site.x, ones, now))

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fedmeta import fedmeta
+from accord.algorithms.fedmeta import KeptSamples, UnbiasedGradient, fedmeta
 from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.plan import Plan
-from accord.core.types import Exchange, Replies, Trees
+from accord.core.task import LocalTraining
+from accord.core.types import Batch, ClientData, Exchange, Job, Replies, Trees
 from accord.errors import ConfigError
 from accord.executors.sequential import one_thread
 from accord.models import adapt
@@ -241,3 +242,60 @@ def test_the_servers_plan_by_hand() -> None:
         method = fedmeta(tiny_setup(tiny_data(), model, plan=plan), meta_epochs=5, meta_lr=0.3)
         assert method.meta.plan == Plan(epochs=5, steps=0, batch_size=4, last_batch=policy)  # type: ignore[attr-defined]
         assert (method.meta.optimizer, method.meta_lr, method.num_classes) == (SGD(), 0.3, 3)  # type: ignore[attr-defined]
+
+
+def test_the_servers_running_statistics_follow_its_own_batches(float64: None) -> None:
+    """Seventeen given samples in batches of four, filled up: five an epoch, two epochs, after those of the clients."""
+    run = make(fedmeta, SETTINGS, model=norm_model(), plan=Plan(epochs=1, batch_size=4, last_batch="fill")).rounds(1)
+    assert run.replies is not None
+    sent = [tree["module.2.num_batches_tracked"] for tree in run.replies.each("buffers")]
+    assert int(run.state["buffers"]["module.2.num_batches_tracked"]) == int(max(sent)) + 10
+    mean_of_clients = mean(list(run.replies.each("buffers")), SIZES)["module.2.running_mean"]
+    assert not torch.allclose(run.state["buffers"]["module.2.running_mean"], mean_of_clients, atol=1e-3)
+
+
+def test_the_servers_dropout_is_another_in_every_round() -> None:
+    seen: list[int] = []
+
+    class Watching(LocalTraining):
+        def begin(self, job: Job) -> dict[str, object]:
+            seen.append(torch.initial_seed())
+            return super().begin(job)
+
+    run = make(fedmeta, SETTINGS)
+    run.algorithm = replace(run.algorithm, meta=Watching(**vars(run.algorithm.meta)))  # type: ignore[attr-defined,type-var]
+    run.rounds(2)
+    assert seen == [run.key.number("torch.fedmeta", round) for round in (0, 1)]
+    assert seen[0] != seen[1]
+
+
+def test_kept_samples_stand_in_for_given_ones_in_turn() -> None:
+    """Of five samples 1, 2 and 4 were given: 0, 3 and 0 again are shown in their place, and count nothing."""
+    x, y = torch.arange(5.0).view(5, 1), torch.tensor([0, 1, 2, 0, 1])
+    mask = torch.tensor([False, True, True, False, True])
+    job = Job({}, {}, {"meta": {"given": mask}}, {"lr": torch.tensor(0.1)}, ClientData(x, y, x[:0], y[:0], 3))
+    corner = KeptSamples().begin(tiny_model(), job)
+    assert corner["shown"].tolist() == [0, 0, 3, 3, 0]
+    batch = Batch(x[[4, 3, 2]], y[[4, 3, 2]], torch.tensor([1.0, 1.0, 0.5]), torch.tensor([4, 3, 2]), {})
+    shown = KeptSamples().batch(job, corner, batch)
+    assert (shown.x[:, 0].tolist(), shown.y.tolist()) == ([0.0, 3.0, 3.0], [0, 0, 0])
+    assert (shown.weight.tolist(), shown.index.tolist()) == ([0.0, 1.0, 0.0], [0, 3, 3])
+
+
+def test_gradients_are_gathered_while_the_gate_is_closed() -> None:
+    """Of slopes 2, 4 and 8 the first moves the model; server_lr 1/2 times (4 + 8) / 2 from where it began."""
+    part, start = UnbiasedGradient(0.5), {"w": torch.tensor([10.0])}
+    job = Job({"model": start}, {}, {}, {"lr": torch.tensor(0.1)}, None)  # type: ignore[arg-type]
+    gate = torch.tensor(1.0)
+    carry = {part.name: part.begin(tiny_model(), job), "optimizer": {"model": {"gate": {"rest": gate}}}}
+    for slope, moves in ((2.0, 1.0), (4.0, 0.0), (8.0, 0.0)):
+        gate.fill_(moves)
+        grads = {"model": {"w": torch.tensor([slope])}, "other": {}}
+        assert part.grad(job, carry, grads) is grads
+    assert part.finish(tiny_model(), job, carry)[0]["model"]["w"].tolist() == [7.0]
+
+
+def test_the_server_needs_each_client_for_what_it_gave_only() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    assert "samples each client gave" in fedmeta(setup).needs_each  # type: ignore[attr-defined]
+    assert fedmeta(setup, share=0.0, uga=True).needs_each == ""  # type: ignore[attr-defined]

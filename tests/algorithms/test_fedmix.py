@@ -17,7 +17,7 @@ from accord.core.plan import Plan
 from accord.core.types import Batch, ClientData, Job
 from accord.core.view import View
 from accord.engine.exchange import LocalExchange
-from accord.errors import ConfigError
+from accord.errors import ConfigError, DataError
 from support.federation import SIZES, Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, Params, by_samples, near, same_in_processes, tiny
 from support.reference import forward, gradient, samples
@@ -199,3 +199,24 @@ def test_clients_without_samples_are_not_asked_for_means(monkeypatch: pytest.Mon
 def test_a_mean_of_one_sample_is_that_sample() -> None:
     said = {count: GroupMeans(Plan(batch_size=count)).discloses()["means"] for count in (1, 2, 10)}
     assert said == {1: Disclosure.SAMPLE, 2: Disclosure.MEAN, 10: Disclosure.MEAN}
+
+
+def test_inputs_that_have_no_mean_are_refused() -> None:
+    tokens, y = torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, 1])
+    job = Job({}, {}, {}, {}, ClientData(tokens, y, tokens[:0], y[:0], 2))
+    with pytest.raises(DataError, match="real numbers"):
+        GroupMeans(Plan(batch_size=2)).begin(job)
+
+
+def test_groups_by_hand() -> None:
+    """Five samples in groups of two: two means of inputs and of labels, the fifth is not sent."""
+    x, y = torch.tensor([[0.0], [4.0], [6.0], [8.0], [9.0]]), torch.tensor([0, 1, 1, 1, 0])
+    job = Job({}, {}, {}, {}, ClientData(x, y, x[:0], y[:0], 3))
+    task = GroupMeans(Plan(epochs=1, batch_size=2, last_batch="drop"))
+    carry = task.begin(job)
+    for rows in ([3, 0], [1, 2]):
+        carry = task.step(job, carry, Batch(x[rows], y[rows], torch.ones(2), torch.tensor(rows), {}))
+    sent = task.finish(job, carry)
+    assert sent.reply["means"]["x"].tolist() == [[4.0], [5.0]]
+    assert sent.reply["means"]["y"].tolist() == [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]
+    assert (sent.memory, sent.metrics) == ({}, {})

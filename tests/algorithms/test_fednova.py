@@ -93,3 +93,14 @@ def test_one_client_alone_is_its_model() -> None:
     answer = Result({"t": {"w": torch.tensor([4.0])}}, {}, {"steps": torch.tensor(3)})
     replies = Replies((2,), (answer,), torch.tensor([5]), {})
     assert Normalised(SGD())({"t": {"w": torch.zeros(1)}}, "t", replies)["t"]["w"].tolist() == [4.0]
+
+
+def test_counters_and_what_nobody_sent() -> None:
+    """Steps 1 and 3, changes 1 and 6: 2 * (1 + 2) / 2. The largest count is kept, and what stays at home stays."""
+    answers = [
+        Result({"t": {"w": torch.tensor([v]), "n": torch.tensor(n)}}, {}, {"steps": torch.tensor(s)})
+        for v, n, s in ((1.0, 7, 1), (6.0, 7, 3))
+    ]
+    state = {"t": {"w": torch.zeros(1), "n": torch.tensor(2), "home": torch.tensor([4.0])}}
+    found = Normalised(SGD())(state, "t", Replies((0, 1), tuple(answers), torch.tensor([5, 5]), {}))["t"]
+    assert (found["w"].tolist(), int(found["n"]), found["home"].tolist()) == ([3.0], 7, [4.0])

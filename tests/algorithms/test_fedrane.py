@@ -408,3 +408,55 @@ def test_a_client_with_one_sample_and_a_last_batch_of_one() -> None:
 def test_diverged_training_is_named(mode: Any) -> None:
     with pytest.raises(DivergedError, match="diverged in round 1"):
         run_of(tiny_data(), graph=mode, setup={"lr": 1e30}).rounds(3)
+
+
+@pytest.mark.parametrize("evaluation", ["batch", "support"])
+def test_personal_accuracy_is_taken_in_graphs_of_the_size_that_was_asked_for(evaluation: Any) -> None:
+    """Judged with the trained module; graphs of all samples would let others be right."""
+    data, size = tiny_data(sizes=(30, 31, 32, 33)), 3
+    run = run_of(data, with_test=True, evaluation=evaluation, graph_size=size)
+    first = run.state["relations"]
+    run.rounds(3)
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    assert run.replies is not None
+    counts: dict[str, list[float]] = {"found": [], "asked": [], "large": [], "first": []}
+    for client, result in enumerate(run.replies.results):
+        x, y = data.client(client)
+        counts["found"].append(float(result.metrics["personal_correct"]))
+        for name, graph, relations in (
+            ("asked", size, result.reply["relations"]),
+            ("large", 128, result.reply["relations"]),
+            ("first", size, first),
+        ):
+            trees = {**result.reply, "relations": relations}
+            if evaluation == "batch":
+                out = part.together(run.model, trees, x, graph)
+            else:
+                out = part.supported(run.model, trees, x, x, graph)
+            counts[name].append(float((out.logits.argmax(1) == y).sum()))
+    assert counts["found"] == counts["asked"]
+    assert counts["found"] != counts["large"]
+    assert counts["found"] != counts["first"]
+
+
+def test_a_clients_own_model_is_judged_with_its_own_module() -> None:
+    run = run_of(tiny_data()).rounds(2)
+    assert run.replies is not None
+    result, x = run.replies.results[1], tiny_data().client(3)[0]
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    own = run.algorithm.local_predictor(run.state, result)  # type: ignore[attr-defined]
+    torch.testing.assert_close(own(x).logits, part.together(run.model, result.reply, x, 128).logits)
+    assert not torch.allclose(own(x).logits, logits_of(run, x))
+
+
+def test_more_samples_than_are_judged_side_by_side(float64: None) -> None:
+    """Forty in a row, 32 graphs at a time: each as it is judged alone."""
+    run = run_of(tiny_data(dtype=torch.float64))
+    part = run.algorithm.tasks["train"].relations  # type: ignore[attr-defined]
+    known, x = run.data.client(2)[0], run.data.train_pool.x[:40]
+    whole = part.supported(run.model, run.state, x, known, 8)
+    assert whole.logits.shape == (40, 3)
+    for i in (0, 31, 32, 39):
+        torch.testing.assert_close(
+            part.supported(run.model, run.state, x[i : i + 1], known, 8).logits, whole.logits[i : i + 1]
+        )

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 from accord.algorithms.fedrane.relations import Relations, discrimination
-from accord.core.model import Model
+from accord.core.model import Model, Out
+from accord.core.types import Batch
+from accord.core.view import View
 from accord.errors import ConfigError
 from accord.models import adapt
 from accord.models.around import graph as graphs
@@ -233,3 +235,46 @@ def test_heads_that_cannot_be_made_orthonormal() -> None:
     deep = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Sequential(nn.Linear(8, 3)))
     with pytest.raises(ConfigError, match="is a Sequential"):
         orthonormal_head(Model(adapt(deep, "2", example=torch.zeros(2, 64))))
+
+
+# a step -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_leaves_padding_out_of_graph_and_contrast(float64: None) -> None:
+    """Three samples, alone and with two rows of weight 0 behind them: the same outputs and the same term."""
+    model, part = tiny_model(), Relations(contrast=0.6)
+    params, buffers = model.init()
+    relations = draw(np.random.default_rng(0), "dot", 1, 2, 5)
+    x = torch.tensor(np.random.default_rng(1).normal(size=(5, 1, 8, 8)))
+    found = []
+    for rows in (3, 5):
+        weight = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0])[:rows]
+        batch = Batch(x[:rows], torch.zeros(rows, dtype=torch.long), weight, torch.arange(rows), {})
+        carry: Any = {part.name: {}, "buffers": buffers}
+        trees = {"model": params, "relations": {n: t.double() for n, t in relations.items()}}
+        out = part.forward(model, None, carry, trees, batch)  # type: ignore[arg-type]
+        term = part.loss(View(model, None, carry, trees, out, batch))  # type: ignore[arg-type]
+        assert term is not None
+        assert carry == {part.name: {}, "buffers": buffers}, "nothing is left behind"
+        found.append((out.logits[:3], term.value))
+    torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.parametrize("similarity", ["pearson", "cosine"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_term_has_the_parts_own_settings(similarity: Any, symmetric: bool, float64: None) -> None:
+    """Weight 1/2, tau 0.3, eps 1: none of them as they are left."""
+    rng = np.random.default_rng(4)
+    before, after = (torch.tensor(rng.normal(size=(4, 5))) for _ in range(2))
+    part = Relations(eps=1.0, contrast=0.5, tau=0.3, similarity=similarity, symmetric=symmetric)
+    batch = Batch(before, torch.zeros(4), torch.ones(4), torch.arange(4), {})
+    view = View(None, None, {part.name: {"plain": before}}, {}, Out(after, after), batch)  # type: ignore[arg-type]
+    term = part.loss(view)
+    rows = torch.cat([before, after])
+    rows = rows - rows.mean(1, keepdim=True) if similarity == "pearson" else rows
+    rows = rows / (rows.norm(dim=1, keepdim=True) + 1.0)
+    scores = (rows @ rows.T / 0.3).exp()
+    losses = [-torch.log(scores[i, (i + 4) % 8] / (scores[i].sum() - scores[i, i])) for i in range(8)]
+    wanted = torch.stack(losses[: 8 if symmetric else 4]).mean()
+    assert term is not None
+    torch.testing.assert_close(term.value, 0.5 * wanted)

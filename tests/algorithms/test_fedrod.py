@@ -118,3 +118,10 @@ def test_a_head_of_several_layers_is_refused() -> None:
     model = Model(adapt(layers, head="2", example=torch.zeros(2, 1, 8, 8)))
     with pytest.raises(ConfigError, match="Sequential"):
         fedrod(tiny_setup(tiny_data(), model))
+
+
+def test_a_frozen_head_is_refused() -> None:
+    network = tiny_model().network
+    network.head.requires_grad_(False)
+    with pytest.raises(ConfigError, match="algorithm fedrod trains a head for every client"):
+        fedrod(tiny_setup(tiny_data(), Model(network)))

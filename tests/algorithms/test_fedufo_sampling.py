@@ -178,3 +178,17 @@ def test_kept_samples_stand_in_for_those_held_out_evenly(count: int, share: floa
     times = [stand_ins.count(position) for position in kept]
     assert max(times) - min(times) <= 1
     assert sum(times) == len(held)
+
+
+def test_as_many_are_asked_as_the_sampler_inside_would_ask() -> None:
+    worst = WorstHalf(Uniform(5), 0)
+    assert [worst.size(clients) for clients in (3, 5, 9)] == [3, 5, 5]
+
+
+def test_stale_performance_is_reported_in_stage_one_too(float64: None) -> None:
+    """No consensus asks the received model yet, so the report asks it by itself."""
+    run = tiny(stage_one_rounds=2, rounds=4, sampler=Given([0, 3]), lr=0.5).rounds(1)
+    expected = [accuracy(run, k) for k in (0, 3)]
+    run.rounds(1)
+    assert run.state["performance"]["accuracy"][[0, 3]].tolist() == pytest.approx(expected)
+    assert run.state["performance"]["accuracy"][[1, 2]].tolist() == [-1.0, -1.0]

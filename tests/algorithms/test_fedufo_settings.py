@@ -39,6 +39,8 @@ from support.fedufo_runs import tiny
         ({"data": tiny_data((9,)), "terms": "uad"}, "at least two"),
         ({"disc_reads": "maps"}, r"feature maps of shape \(channels, height, width\)"),
         ({"terms": "cgl", "performance_share": 0.1}, "set dynamic to true"),
+        ({"terms": "cgl", "stage_one_rounds": 3}, "below rounds"),
+        ({"terms": "cgr", "stage_one_rounds": 3}, "below rounds"),
     ],
 )
 def test_refusals(chosen: dict[str, Any], words: str) -> None:
@@ -177,3 +179,21 @@ def test_the_discriminator_is_made_as_it_was_asked_for() -> None:
     (part,) = (part for part in method.local.parts if part.name == "UniformAlignment")
     asked = Discriminator("all", "client", "batch", 3, 5, 0.2, SGD(0.4, 0.01), Plan(epochs=6, steps=0, batch_size=4))
     assert part.discriminator == asked
+
+
+def test_settings_of_what_is_off_forbid_nothing_and_cost_nothing() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model(), sampler=Uniform(2), rounds=3)
+    without = read(setup, Settings(terms="cgl", disc_classes="group"))
+    assert (without.uad, without.grouped) == (False, False)
+    assert read(setup, Settings(terms="uad", stage_one_rounds=3)).stage_two == 3, "there is no second stage to come"
+    still: Any = fedufo(setup, terms="cgl", performance="fresh")
+    assert "performance" not in still.tasks
+    assert still.needs_each == ""
+    assert read(setup, Settings(terms="all", cgl_weight=0.0)).dynamic is False
+
+
+def test_priors_are_exchanged_from_the_first_round_on_where_training_goes_on_from_them() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model(), rounds=5)
+    for chosen, begins in (({"start": "prior"}, 0), ({}, 2), ({"terms": "uad+cgr"}, 0), ({"disc_lr": 0.0}, 2)):
+        method: Any = fedufo(setup, **{"terms": "cgr", "stage_one_rounds": 2, **chosen})
+        assert method.priors_from == begins

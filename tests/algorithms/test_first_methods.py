@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from accord.algorithms.scaffold import ControlVariates
+from accord.core.keys import Key
 from accord.core.methods import ALGORITHMS
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
+from accord.core.types import Replies, Result, World
 from accord.engine.build import pooled
 from accord.errors import ConfigError
 from support.federation import (
@@ -205,3 +211,19 @@ def test_fedprox_is_short() -> None:
     source = inspect.getsource(inspect.getmodule(ALGORITHMS["fedprox"]))  # type: ignore[arg-type]
     statements = [node for node in ast.parse(source).body[1:] if not isinstance(node, ast.Import | ast.ImportFrom)]
     assert sum(node.end_lineno - node.lineno + 1 for node in statements) < 25  # type: ignore[operator]
+
+
+def test_scaffolds_server_counts_all_clients_there_are() -> None:
+    """K = 4, two of them there: c += 2/4 * (3 + 5) / 2, whatever their samples."""
+    results = tuple(Result({"control_change": {"w": torch.tensor([v])}}, {}, {}) for v in (3.0, 5.0))
+    replies = Replies((0, 2), results, torch.tensor([1, 9]), {})
+    state = {"control": {"w": torch.tensor([1.0])}}
+    new = ControlVariates(SGD(), 4).update(state, replies, World(0, [0, 2], np.ones(4), Key(0)))
+    assert new["control"]["w"].tolist() == [3.0]
+
+
+def test_scaffold_corrects_the_model_alone() -> None:
+    job: Any = SimpleNamespace(memory={"control": {"w": torch.tensor([2.0])}}, shared={"control": {"w": torch.ones(1)}})
+    grads = {"model": {"w": torch.tensor([8.0])}, "other": {"v": torch.tensor([9.0])}}
+    found = ControlVariates(SGD(), 4).grad(job, {}, grads)
+    assert (found["model"]["w"].tolist(), found["other"]) == ([7.0], grads["other"])

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.fml import fml, taught
+from accord.algorithms.fml import MutualLearning, fml, taught
 from accord.core.optim import SGD
 from accord.core.types import Batch
 from accord.core.view import View
@@ -117,3 +117,16 @@ def test_a_share_of_nothing_is_not_computed() -> None:
     assert float(taught(labels, logits, None, 1.0)) == 1.0  # type: ignore[arg-type]
     taught_alone = SimpleNamespace(losses=refuse, mean=Tensor.mean)
     assert float(taught(taught_alone, logits, logits, 0.0)) == 0.0  # type: ignore[arg-type]
+
+
+def test_the_private_model_goes_with_its_own_statistics() -> None:
+    """Those of the shared one are in the carry too."""
+    part = MutualLearning(0.5, 0.5)
+    private, own, shared = ({"w": torch.ones(1)} for _ in range(3))
+    carry = {"train": {"private": private, "model": shared}, part.name: {"buffers": own}, "buffers": shared}
+    model, buffers = part.judged(tiny_model(), None, carry)  # type: ignore[arg-type]
+    assert (model is private, buffers is own) == (True, True)
+    reply, memory = part.finish(tiny_model(), None, carry)  # type: ignore[arg-type]
+    assert reply == {}
+    assert memory.keys() == {"private", "private_buffers"}
+    assert (memory["private"] is private, memory["private_buffers"] is own) == (True, True)

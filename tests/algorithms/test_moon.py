@@ -217,3 +217,13 @@ def test_everyone_and_personal_accuracy() -> None:
     run = make(moon, SETTINGS, sampler=Everyone(), with_test=True).rounds(2)
     assert run.replies is not None
     assert (run.replies.metric("personal_examples") == torch.tensor(SIZES)).all()
+
+
+def test_features_themselves_can_be_contrasted_whatever_their_number() -> None:
+    model = tiny_model()
+    model.num_features = 0
+    setup = tiny_setup(tiny_data(), model)
+    with pytest.raises(ConfigError, match="cannot size its projector"):
+        moon(setup)
+    assert moon(setup, projection=0).local.parts[1].projection == 0
+    assert moon(setup, mu=0.0)

@@ -149,3 +149,15 @@ def test_orthonormal_rows_at_any_scale() -> None:
         torch.testing.assert_close(rows[0], good[0] / good[0].norm())
         with pytest.raises(ConfigError, match="linearly dependent"):
             orthonormal_rows(scale * bad)
+
+
+def test_the_model_that_is_given_back_has_the_calibrated_head() -> None:
+    run = tiny(spherefed, rounds=1).rounds(1)
+    module, predictor = run.algorithm.export(run.state), run.algorithm.predictor(run.state)
+    assert module is not None
+    assert predictor is not None
+    x = run.data.test_pool.x
+    wanted = unit(run.state["model"], x) @ run.state["calibrated"]["head.weight"].T
+    assert torch.allclose(module(x), wanted, atol=1e-6)
+    assert torch.allclose(predictor(x).logits, wanted, atol=1e-6)
+    assert run.state["calibrated"]["head.weight"].dtype == torch.float32

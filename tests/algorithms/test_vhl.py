@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from accord.algorithms.fedavg import fedavg
-from accord.algorithms.vhl import supervised_contrast, vhl, virtual_set
-from accord.errors import ConfigError
+from accord.algorithms.vhl import VirtualHomogeneity, supervised_contrast, vhl, virtual_set
+from accord.core.types import Batch, ClientData, Job
+from accord.core.view import View
+from accord.errors import ConfigError, DataError
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model, tiny_setup
 from support.personal import COHORTS, FILLED, Params, by_samples, near, norm_model, same_in_processes, tiny
 from support.reference import forward, gradient, samples
@@ -166,3 +169,77 @@ def test_batches_are_coupled_where_real_samples_are_contrasted() -> None:
     setup = tiny_setup(tiny_data(), tiny_model())
     parts = [vhl(setup, contrast=contrast, count=9).local.parts[1] for contrast in (0.0, 0.5, 1.0)]
     assert [part.couples for part in parts] == [False, True, True]
+
+
+def test_the_statistics_that_were_sent_are_left_alone() -> None:
+    """Client 2 begins from what the server sent, not from what client 0's virtual samples made of it."""
+    both = tiny(vhl, {"count": 30}, model=norm_model(), plan=FILLED, sampler=Given([0, 2])).rounds(1)
+    alone = tiny(vhl, {"count": 30}, model=norm_model(), plan=FILLED, sampler=Given([2])).rounds(1)
+    ours, theirs = both.replies.results[1].reply["buffers"], alone.replies.results[0].reply["buffers"]
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("space", ["features", "logits"])
+def test_padding_is_not_contrasted(space: Any, float64: None) -> None:
+    model = tiny_model()
+    params, buffers = model.init()
+    data = tiny_data(dtype=torch.float64)
+    x, y = data.client(3)
+    job = Job({"virtual": {"seed": torch.tensor(5)}, "buffers": buffers}, {}, {}, {}, ClientData(x, y, x, y, 3))
+    part = VirtualHomogeneity(0.5, 0.8, 0.3, 0.4, 20, 6, space)
+    carry = {part.name: part.begin(model, job)}
+    found = []
+    for rows in (3, 5):
+        weight = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0])[:rows]
+        noise = {"vhl.pick": torch.linspace(0, 0.99, 6)}
+        batch = Batch(x[:rows], y[:rows], weight, torch.arange(rows), noise)
+        out = model.train(params, buffers, batch.x)
+        found.append(float(part.loss(View(model, job, carry, {"model": params}, out, batch)).value))
+    assert found[0] == pytest.approx(found[1], abs=1e-12)
+
+
+def test_inputs_that_are_no_real_numbers_are_refused() -> None:
+    tokens, y = torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, 1])
+    job = Job({"virtual": {"seed": torch.tensor(5)}, "buffers": {}}, {}, {}, {}, ClientData(tokens, y, tokens, y, 2))
+    with pytest.raises(DataError, match="real numbers"):
+        VirtualHomogeneity(1.0, 1.0, 0.1, 0.07, 20, 6, "features").begin(tiny_model(), job)
+
+
+def noise(rng: np.random.Generator, *shape: int) -> Tensor:
+    return torch.tensor(rng.standard_normal(shape), dtype=torch.float64)
+
+
+def latents(rng: np.random.Generator) -> Tensor:
+    """Seven samples of three classes in turn, half a standard deviation around a centre of 16 x 4 x 4."""
+    centres, spread = noise(rng, 3, 16, 4, 4), noise(rng, 7, 16, 4, 4)
+    return torch.stack([centres[i % 3] + 0.5 * spread[i] for i in range(7)])
+
+
+def standard(made: Tensor) -> Tensor:
+    return (made - made.mean()) / made.std()
+
+
+def test_virtual_images_are_made_by_three_layers() -> None:
+    """Convolve 3 x 3 within borders of 0, bend the negative to a fifth, double the sides; then paint the channels."""
+    rng = np.random.Generator(np.random.Philox(5))
+    z = latents(rng)
+    kernels = [noise(rng, 16, 16, 3, 3) for _ in range(3)]
+    paint = noise(rng, 2, 16)
+    for kernel in kernels:
+        z = F.unfold(z, 3, padding=1).mT @ kernel.flatten(1).T
+        z = z.mT.reshape(7, 16, *[int(z.shape[1] ** 0.5)] * 2)
+        z = torch.where(z > 0, z, 0.2 * z)
+        z = F.interpolate(z, size=(2 * z.shape[2], 2 * z.shape[3]), mode="bilinear", align_corners=False)
+    z = F.interpolate(z, size=(12, 10), mode="bilinear", align_corners=False)
+    wanted = standard(torch.einsum("oc,bchw->bohw", paint, z))
+    found, labels = virtual_set(5, 7, 3, (2, 12, 10), torch.float64)
+    assert labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    torch.testing.assert_close(found, wanted)
+
+
+def test_virtual_vectors_are_made_by_two_layers() -> None:
+    rng = np.random.Generator(np.random.Philox(5))
+    z = latents(rng).flatten(1)
+    inside, outside = noise(rng, 128, 256), noise(rng, 6, 128)
+    wanted = standard(torch.relu(z @ inside.T) @ outside.T).reshape(7, 2, 3)
+    torch.testing.assert_close(virtual_set(5, 7, 3, (2, 3), torch.float64)[0], wanted)

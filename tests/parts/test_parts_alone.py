@@ -186,7 +186,10 @@ def test_heads_that_stay_with_clients_must_be_free_and_leave_something_to_share(
 
 # projections ------------------------------------------------------------------------------------------------------
 def test_a_projection_is_drawn_by_address_and_stands_before_a_new_classifier() -> None:
-    setup = with_projection(setup_of(hidden=(5,)), "m", 4)
+    given = setup_of(hidden=(5,))
+    names = [name for name, _ in given.model.network.named_parameters()]
+    setup = with_projection(given, "m", 4)
+    assert [name for name, _ in given.model.network.named_parameters()] == names, "the given network has its head"
     network = setup.model.network
     assert isinstance(network, Projecting)
     body = {name: t for name, t in setup.model.init()[0].items() if name.startswith("body.")}

@@ -13,8 +13,10 @@ from accord.core.model import Model
 from accord.core.optim import SGD
 from accord.core.types import Batch
 from accord.errors import ConfigError
+from accord.models import adapt
 from accord.models.around.heads import exchange
 from accord.models.mlp import mlp as network_of_layers
+from accord.models.network import Network
 from accord.parts.heads import UnitHead, orthonormal_rows
 from accord.parts.lookup import gathered, in_chunks, pieces
 from accord.parts.losses import batch_gradient, contrast, cross_entropy
@@ -22,6 +24,7 @@ from accord.parts.mlp import init_mlp, mlp
 from accord.parts.phases import Gated
 from accord.parts.projection import Projecting
 from accord.parts.samples import share_of, soft_labels
+from accord.problems import PROBLEMS
 
 
 def numbers(*values: float) -> Tensor:
@@ -187,3 +190,29 @@ def test_a_parameter_that_no_sample_reaches_has_the_slope_zero() -> None:
     assert slopes["idle"].tolist() == [0.0, 0.0, 0.0]
     assert out.features.tolist() == batch.x.tolist()
     assert not out.logits.requires_grad
+
+
+def test_a_projection_fuses_the_maps_of_its_body_and_gives_away_copies() -> None:
+    maps, neck = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.ReLU())
+    body = Network(maps, neck, nn.Identity(), (2, 2, 2))
+    network = Projecting(body, features=4, width=5, classes=3)
+    x = torch.arange(32.0).view(2, 1, 4, 4) / 32
+    assert network.map_shape == (2, 2, 2)
+    assert torch.equal(network.feature_maps(x), maps(x))
+    fused = network.logits_and_features(x, lambda own: 3 * own)[0]
+    assert torch.allclose(fused, network.head(network.projector(neck(3 * maps(x)))))
+    names = {name: value.data_ptr() for name, value in network.named_parameters()}
+    given = network.as_given()
+    assert {name: value.data_ptr() for name, value in network.named_parameters()} == names
+    assert not {value.data_ptr() for value in given.parameters()} & set(names.values())
+    assert isinstance(body.head, nn.Identity)
+
+
+def test_slopes_are_those_of_the_problems_loss() -> None:
+    """Regression: d/dw of (w x - y)^2 at w = 1, x = 2, y = 5 is 2 * 2 * (2 - 5)."""
+    layer = adapt(nn.Sequential(nn.Linear(1, 1)), head="0", example=torch.zeros(1, 1))
+    model = Model(layer, problem=PROBLEMS["regression"])
+    params = {name: torch.ones_like(t) if t.dim() == 2 else torch.zeros_like(t) for name, t in model.init()[0].items()}
+    batch = Batch(torch.tensor([[2.0]]), torch.tensor([[5.0]]), torch.ones(1), torch.arange(1), {})
+    slopes, _ = batch_gradient(model, params, {}, batch)
+    assert slopes["module.0.weight"].tolist() == [[-12.0]]
