@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,6 +176,11 @@ def test_measures_look_at_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(scene.members) == [0, 1, 2, 3]
     said = {name: scene.facts[name] for name in ("algorithm", "dataset", "seed", "rounds", "split")}
     assert said == {"algorithm": "x", "dataset": run.data.name, "seed": 6, "rounds": 9, "split": "validation"}
+    assert not {"note", "client_names"} & scene.facts.keys()
+    seen.data = replace(run.data, note="few samples", names=("Aix", "Lyon", "Nice", "Pau"))
+    told = evaluation.scene_of(seen).facts
+    assert (told["note"], told["client_names"]) == ("few samples", ["Aix", "Lyon", "Nice", "Pau"])
+    seen.data = run.data
     visits: list[Any] = []
 
     def visit(*given: Any, epoch_end: Any) -> None:

@@ -14,6 +14,7 @@ import torch
 from accord.client import Answer
 from accord.config import load_config
 from accord.core.keys import Key
+from accord.core.model import Model
 from accord.core.plan import Plan
 from accord.core.task import LocalTraining, Part
 from accord.core.types import Facts, Result
@@ -33,6 +34,7 @@ from accord.engine.settled import handed_over, settled
 from accord.engine.sites import read_sites, write_sites
 from accord.errors import ConfigError, DataError, RunError
 from accord.measures.sites import Sites
+from accord.models import adapt
 from accord.parts.losses import SampleLoss
 from support.federation import tiny_model
 
@@ -138,6 +140,31 @@ def test_what_a_configuration_leaves_open(tmp_path: Path, monkeypatch: pytest.Mo
     assert elsewhere.data.options["path"] == "nowhere"
 
 
+def test_what_is_set_stays_and_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settled(load_config(sets=["task=regression"]), dataset([0, 1])).task == "regression"
+    given = handed_over(load_config(sets=["data.name=cub200", "data.image_size=40"]))
+    assert (given.data.name, given.data.options) == ("given", {}), "its settings were those of other data"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    for name in ("train.csv", "test.csv", "devices.csv", "there.csv", "home/mine.csv"):
+        (tmp_path / name).write_text("x")
+    files = ["data.name=table", "data.label=y", "data.path=train.csv", "data.test=test.csv"]
+    traces = ["pace.devices=devices.csv", "pace.intervals=there.csv", "pace.presence=trace"]
+    found = settled(load_config(sets=[*files, *traces]))
+    assert (found.data.options["path"], found.data.options["test"]) == (
+        str(tmp_path / "train.csv"),
+        str(tmp_path / "test.csv"),
+    )
+    assert (found.pace.devices, found.pace.intervals) == (str(tmp_path / "devices.csv"), str(tmp_path / "there.csv"))
+    home = settled(load_config(sets=["data.name=table", "data.label=y", "data.path=~/mine.csv"]))
+    assert home.data.options["path"] == str(tmp_path / "home" / "mine.csv")
+    paced = settled(load_config(sets=["pace.devices=devices.csv"]))
+    assert (paced.pace.devices, paced.pace.intervals) == (str(tmp_path / "devices.csv"), "")
+    nowhere = settled(load_config(sets=["pace.devices=nowhere.csv"]))
+    assert nowhere.pace.devices == "nowhere.csv"
+
+
 def test_sites_are_read_as_they_were_written(tmp_path: Path) -> None:
     sites = Sites(
         {
@@ -165,9 +192,11 @@ def test_sites_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_clients_hand_their_models_over_where_all_train() -> None:
     asked: list[tuple[str, tuple[int, ...]]] = []
+    sent: list[Any] = []
 
     def exchange(task: str, clients: Any, shared: Any, private: Any = None) -> Any:
         asked.append((task, tuple(clients)))
+        sent.append((shared, private))
         results = tuple(SimpleNamespace(reply={"model": {"w": torch.tensor([float(c)])}}) for c in clients)
         return SimpleNamespace(ids=tuple(clients), results=results)
 
@@ -190,6 +219,13 @@ def test_clients_hand_their_models_over_where_all_train() -> None:
     assert nobody.watching(exchange) is exchange  # type: ignore[arg-type,comparison-overlap]
     nobody.complete(exchange, {})  # type: ignore[arg-type]
     assert len(asked) == 4
+    sent.clear()
+    for clients in ([0], [0, 2]):
+        watched("train", clients, {"model": {}}, {0: {"note": {}}})
+    assert sent == [({"model": {}}, {0: {"note": {}}})] * 2, "what single clients are sent passes too"
+    replies = watched("train", [0, 2], {})
+    replies.results[0].reply["model"]["w"].fill_(9.0)
+    assert own.found[0]["model"]["w"].tolist() == [0.0], "what is kept is nobody else's"
 
 
 def test_rounds_in_words() -> None:
@@ -331,6 +367,11 @@ def test_models_that_are_too_large_to_be_kept_are_named_by_their_size() -> None:
     assert refused.task is None
     assert refused.why_not == f"{3 * many} models would take 3.0 MB, and checkpoint.personal_mb = 2 allows no more"
     assert kept(1, 1, personal_method=False) == OwnModels(None, [0])
+    layers = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False), torch.nn.BatchNorm1d(1 << 17, affine=False))
+    wide = torch.nn.Sequential(*layers, torch.nn.Linear(1, 1, bias=False))
+    statistics = LocalTraining(Model(adapt(wide, head="2", example=None)), (SampleLoss(),))  # a megabyte of them
+    assert kept(1, 1, task=statistics).task is None
+    assert kept(1, 2, task=statistics).task is not None
     assert "in a way of its own" in kept(1, 1, task=object()).why_not
 
 
@@ -366,6 +407,25 @@ def test_remarks_of_all_tasks_that_train() -> None:
         check_steps(method, facts(2, 3, 1), 0.0, lambda: True)
     method.tasks = {"train": replace(task, plan=replace(plan, epochs=0))}
     assert check_steps(method, facts(3, 3), 0.0, lambda: True) == []
+    method.tasks = {"train": replace(task, plan=replace(plan, epochs=0, steps=2))}
+    with pytest.raises(ConfigError, match="nobody would train"):
+        check_steps(method, facts(3, 3), 0.0, lambda: True)
+
+
+def test_a_batch_of_one_sample_is_no_harm_but_to_batch_norm() -> None:
+    """Of 5 and 4 samples in batches of 4 the first client has one left over."""
+    layers = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2))
+    normed = LocalTraining(Model(adapt(layers, head="2")), (SampleLoss(),), plan=Plan(batch_size=4))
+    plain = replace(normed, model=tiny_model())
+
+    def remarks(task: LocalTraining, tolerate: float, on_one: bool) -> list[str]:
+        method: Any = SimpleNamespace(tasks={"train": task})
+        return check_steps(method, facts(5, 4), tolerate, lambda: on_one)
+
+    assert remarks(plain, 0.0, False) == remarks(normed, 0.0, True) == []
+    assert remarks(normed, 0.5, False)[0].startswith("1 of 2 clients come to a batch of one sample")
+    with pytest.raises(ConfigError, match="on which batch norm cannot train"):
+        remarks(normed, 0.4, False)
 
 
 def test_what_a_client_keeps_is_of_its_round_and_exchange() -> None:

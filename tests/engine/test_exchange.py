@@ -173,6 +173,45 @@ def test_clients_that_drop_out_are_not_sent_anything(tmp_path: Path) -> None:
     assert exchange.missing == dict.fromkeys(gone, "dropped out (simulated)")
 
 
+def test_every_task_has_drop_outs_of_its_own_and_all_of_a_round_are_missing(tmp_path: Path) -> None:
+    _, exchange = noting(tmp_path, 2, drop_rate=0.5)
+    gone: dict[str, set[int]] = {}
+    for task in ("train", "ask"):
+        gone[task] = {client for client in range(5) if Key(3).at(f"drop.{task}", 2, client).random() < 0.5}
+        replies = exchange(task, range(5), MESSAGE)
+        assert set(replies.ids) == {*range(5)} - gone[task]
+        assert set(replies.missing) == gone[task]
+    assert gone["train"] != gone["ask"]
+    assert set(exchange.missing) == gone["train"] | gone["ask"]
+
+
+def test_who_failed_is_missing_in_a_round_that_is_skipped(tmp_path: Path) -> None:
+    """Two must answer; one drops out, one fails, which is tolerated: nothing is kept, and both are told."""
+
+    class Broken(Notes):
+        def run(self, request: Request) -> list[Answer]:
+            return [Answer(a.client, None, "broken disk") if a.client == 1 else a for a in super().run(request)]
+
+    _, exchange = noting(tmp_path, policy=Policy(minimum=2, tolerate=0.5))
+    exchange.executor = Broken()
+    exchange._drops = lambda task, client: client == 2  # type: ignore[method-assign]
+    with pytest.raises(EmptyRound):
+        exchange("train", [0, 1, 2], MESSAGE)
+    assert exchange.missing == {1: "broken disk", 2: "dropped out (simulated)"}
+    assert (exchange.bytes_down, exchange.bytes_up) == (80, 0)
+
+
+def test_a_share_is_not_missed_by_rounding() -> None:
+    """0.29 * 100 is a little less than 29 as computers have it."""
+    failed = [Answer(k, None, "no") for k in range(29)]
+    good = [Answer(k, GOOD) for k in range(29, 100)]
+    assert len(collect("train", 0, range(100), [*failed, *good], Policy(tolerate=0.29), {})[0]) == 71
+    with pytest.raises(RunError, match="30 of 100 clients failed"):
+        collect("train", 0, range(100), [*failed, Answer(29, None, "no"), *good[1:]], Policy(tolerate=0.29), {})
+    away = dict.fromkeys(range(4, 100), "away")
+    assert len(collect("train", 0, range(100), [*failed[:3], good[0]], Policy(tolerate=0.03), away)[0]) == 1
+
+
 @pytest.mark.parametrize(
     ("cohort", "clients", "taken", "now"),
     [
