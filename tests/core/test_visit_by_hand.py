@@ -544,10 +544,19 @@ def test_rules_and_parts_fold_each_on_the_state_before_the_round() -> None:
     assert one.local_predictor(new, keeping)(x).logits.tolist() == [[4.0, 0.0]]
     own = one.with_own(new, keeping)
     assert own["count"]["n"].tolist() == [9.0]
+    silent = one.with_own(new, result._replace(reply={"model": {}, "buffers": {}}))
+    assert all(silent[tree][name] is t for tree in ("count", "model") for name, t in new[tree].items())
     assert new["model"][BODY].tolist() == [[5.0]]
     assert set(one.tasks) == {"train", "evaluate"}
     assert (one.readings(new), one.judges_together, one.needs_each) == ({}, False, None)
     assert (one.personal, one.pools_data, one.has_global_model, one.extra_tasks) == (False, False, True, {})
+
+    @dataclass(frozen=True)
+    class Otherwise(Method):
+        def predictor(self, state: Any) -> Any:
+            return lambda x: x
+
+    assert Otherwise(task, one.aggregate, Everybody(), Rate).export(new) is None, "no module computes that"
     headless = replace(one, has_global_model=False)
     assert set(headless.tasks) == {"train"}
     assert headless.predictor(new) is headless.export(new) is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from accord.client import Answer
+from accord.client import Answer, Draws
 from accord.config import load_config
 from accord.core.keys import Key
 from accord.core.model import Model
@@ -27,6 +27,7 @@ from accord.engine.exchange import EmptyRound, LocalExchange, Policy, _shortened
 from accord.engine.federation import Federation
 from accord.engine.identity import _difference, _near
 from accord.engine.model_folder import file_names
+from accord.engine.node import Node
 from accord.engine.personal import OwnModels
 from accord.engine.planned import Shortage, _alone, _idle, check_steps
 from accord.engine.problem import as_asked, check_asked, check_defined, check_labels, facts_of, problem_of
@@ -263,15 +264,44 @@ def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
         algorithm=SimpleNamespace(schedule=SimpleNamespace(at=lambda round: 0.1 * round)),
         train_data=SimpleNamespace(name_of=str),
         facts=SimpleNamespace(members=[0, 1, 2]),
-        filters=(),
-        sums=None,
+        filters="filters",
+        sums="sums",
     )
     store: Any = object()
     real = Federation.exchange(federation, store, store, 3)
     assert (real.policy, real.drop_rate, real.keep_memory) == (Policy(5, 0.25), 0.5, True)
     assert (real.round, real.lr) == (3, pytest.approx(0.3))
+    assert (real.cohort, real.sums, real.filters, real.name_of) == ((2, 3), "sums", "filters", str)
     played = Federation.exchange(federation, store, store, 3, rehearsal=True)
     assert (played.policy, played.drop_rate, played.keep_memory) == (Policy(1, 0.25), 0.0, False)
+    assert (played.cohort, played.sums, played.filters, played.name_of) == ((2, 3), None, "filters", str)
+    clock: Any = SimpleNamespace(now=5.0)
+    assert Federation.exchange(federation, store, store, 3, clock=clock).clock is clock
+
+
+def test_who_is_there_by_the_clock_makes_a_rounds_world() -> None:
+    """Three members of four clients; five must answer, or all where there are fewer."""
+    waits: list[int] = []
+    federation: Any = SimpleNamespace(
+        config=SimpleNamespace(clients=SimpleNamespace(minimum=5)),
+        facts=facts(3, 2, 1, 5, unseen=frozenset({1})),
+        key=Key(1),
+    )
+
+    def clock(*there: int, pace: Any = "some") -> Any:
+        return SimpleNamespace(pace=pace, present=lambda round, members: list(there), wait=lambda: waits.append(1))
+
+    world = Federation.world(federation, 4, clock(0, 2, 3))
+    assert (world.round, list(world.clients), world.key) == (4, [0, 2, 3], Key(1))
+    assert world.sizes.tolist() == [3, 2, 1, 5]
+    assert waits == []
+    with pytest.raises(EmptyRound, match="2 of 3 clients are there, at least 3 are needed"):
+        Federation.world(federation, 4, clock(0, 3))
+    assert waits == [1], "time passes"
+    federation.config.clients.minimum = 2
+    assert list(Federation.world(federation, 4, clock(0, 3)).clients) == [0, 3]
+    for still in (None, clock(pace=None)):
+        assert list(Federation.world(federation, 4, still).clients) == [0, 2, 3]
 
 
 def test_a_model_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,6 +489,10 @@ def test_what_a_method_is_not_defined_for() -> None:
         method: Any = SimpleNamespace(tasks={"ask": object(), "train": task})
         check_defined("mine", method, Facts((1,), 2, np.array([1]), **known))
 
+    task, other = (LocalTraining(tiny_model(), (part,)) for part in (plain, mixing))
+    method: Any = SimpleNamespace(tasks={"train": task, "again": other})
+    with pytest.raises(ConfigError, match="its part Mixing"):  # whichever task it is in
+        check_defined("mine", method, Facts((1,), 2, np.array([1]), vocabulary=5))
     several: Any = object()
     check(mixing)
     check(plain, vocabulary=5)
@@ -470,6 +504,16 @@ def test_what_a_method_is_not_defined_for() -> None:
     check(choosy, problem="tokens")
     with pytest.raises(ConfigError, match=r"mine is not defined for task regression, .* part Choosy needs classes"):
         check(choosy, problem="regression")
+
+
+def test_a_node_is_one_client_and_nobody_else() -> None:
+    data: Any = object()
+    node = Node(3, data, Key(8), torch.device("cpu"))
+    assert node.client_data(3) is data
+    assert node.draws(3, "judge", 2) == Draws(Key(8), "judge", 2)
+    for asked in (lambda: node.client_data(4), lambda: node.draws(4, "judge", 2)):
+        with pytest.raises(RunError, match="this node is client 3, and was asked to be client 4"):
+            asked()
 
 
 def test_a_plot_is_of_what_was_asked_or_of_what_a_run_is_judged_by(monkeypatch: pytest.MonkeyPatch) -> None:
