@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from accord.core.allowance import Allowance
 from accord.core.fields import EXACT, Field, Fields, field_of
-from accord.core.given import _called, fixed_buffers
+from accord.core.given import _called, fixed_buffers, fixed_layers
 from accord.core.keys import Key
 from accord.core.methods import ALGORITHMS, is_personal
 from accord.core.task import gradient_of, gradients, stream
@@ -56,6 +56,12 @@ def test_inputs_side_by_side() -> None:
         "word": (torch.int64, [8]),
         "b": (torch.float32, [[4.0, 5.0, 6.0]]),
     }
+
+
+def test_inputs_lie_side_by_side_in_the_precision_models_are_trained_in(float64: None) -> None:
+    rows = Fields((Field("a", (1,)), Field("b", (1,), 3))).packed({"a": T([[0.1]]), "b": T([[2]])})
+    assert rows.tolist() == [[0.1, 2.0]]
+    assert rows.dtype == torch.float64
 
 
 def test_whole_numbers_that_float32_holds() -> None:
@@ -192,10 +198,10 @@ def test_memory_is_counted_while_a_network_is_made() -> None:
     with Allowance(100, refusal) as allowance:
         torch.zeros(2, 3, dtype=torch.float64)
         torch.ones((2, 2))
-        torch.empty(size=[1])
+        torch.empty(size=[2, 1])
         torch.rand(3)
         torch.arange(9)
-    assert allowance.taken == 48 + 16 + 4 + 12
+    assert allowance.taken == 48 + 16 + 8 + 12
 
 
 def test_layers_in_evaluation_mode_keep_their_statistics() -> None:
@@ -204,6 +210,9 @@ def test_layers_in_evaluation_mode_keep_their_statistics() -> None:
     network[2].eval()
     assert fixed_buffers(network) == {"2.running_mean", "2.running_var", "2.num_batches_tracked"}
     assert fixed_buffers(network.eval()) == frozenset(), "the whole was put into it: its owner had judged it"
+    network[0].train()
+    assert fixed_layers(network) == {"", "1", "2"}, "of a whole in which one part trains the others stay"
+    network[0].eval()
     assert _called("0.fc", network) == "the submodule '0.fc'"
     assert _called("", network) == "the network Sequential"
 

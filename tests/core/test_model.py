@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -259,6 +260,12 @@ def test_names_are_sorted() -> None:
 
 
 def test_a_network_that_cannot_be_trained_is_refused() -> None:
+    compiled = Answering(torch.zeros(1, 2), torch.ones(1, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        compiled.head = torch.jit.script(nn.Linear(2, 2))
+    with pytest.raises(ConfigError, match=r"the submodule 'head' is compiled by torch\.jit"):
+        Model(compiled)
     with pytest.raises(ConfigError, match="has nothing to train"):
         Model(adapt(Small().requires_grad_(False), head="fc"))
     complex_one = Small()
