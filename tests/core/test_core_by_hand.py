@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +17,13 @@ from accord.core.allowance import Allowance
 from accord.core.fields import EXACT, Field, Fields, field_of
 from accord.core.given import _called, fixed_buffers, fixed_layers
 from accord.core.keys import Key
-from accord.core.methods import ALGORITHMS, is_personal
+from accord.core.methods import ALGORITHMS, is_personal, method
 from accord.core.task import gradient_of, gradients, stream
 from accord.core.tensors import add, add_to, normalised
 from accord.core.types import ClientData, Facts, Replies, Result, weighted_mean, weighted_sum
 from accord.core.whole import fill, named_values
 from accord.errors import DataError
+from support.federation import TinyRun
 
 T = torch.tensor
 
@@ -39,6 +41,8 @@ def test_keys_are_seeds_of_address() -> None:
         address = np.random.SeedSequence([3, zlib.crc32(b"drop"), round, client])
         drawn = np.random.Generator(np.random.Philox(address)).random(3).tolist()
         assert Key(3).at("drop", *given).random(3).tolist() == drawn
+    whole = np.random.SeedSequence([3, zlib.crc32(b"order.train"), 1, 1]).generate_state(1, np.uint64)
+    assert Key(3).number("order.train", 0, 0) == int(whole[0]) // 2, "all of a name with a dot counts"
     assert Key(3).client(4).seed == int(hashlib.sha256(b"accord client 3 4").hexdigest(), 16)
 
 
@@ -180,6 +184,36 @@ def test_a_method_registered_by_hand_is_not_personal(monkeypatch: pytest.MonkeyP
     assert by_hand("as it is") == "as it is"
     assert is_personal("ditto")
     assert not is_personal("fedavg")
+
+
+def test_methods_say_by_whom_they_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the personal family by clients' own models, others where they say so, and what they make knows it."""
+    monkeypatch.setattr(ALGORITHMS, "_entries", dict(ALGORITHMS._all()))
+    monkeypatch.setattr(ALGORITHMS, "_facts", dict(ALGORITHMS._facts))
+
+    def registered(name: str, built: Any, *family: Any, **facts: Any) -> Any:
+        def factory(setup: Any) -> Any:
+            return built
+
+        factory.__name__ = name
+        return method(*family, **facts)(factory)
+
+    plain = TinyRun("fedavg").algorithm
+    for name, family, facts, personal in (
+        ("of_the_family", "personal", {}, True),
+        ("not_so", "personal", {"personal": False}, False),
+        ("of_another", "client", {}, False),
+        ("but_so", "client", {"personal": True}, True),
+    ):
+        for said in (False, True):  # whatever was built
+            built = replace(plain, personal=said)  # type: ignore[type-var]
+            made = registered(f"{name}_{said}", built, family, **facts)(None)
+            assert (made.personal, is_personal(f"{name}_{said}")) == (personal, personal)
+    other = object()
+    assert registered("otherwise", other, "personal")(None) is other, "what is no Method is as it was made"
+    registered("with_part", plain, "client", part=("weight", "rate"))
+    assert ALGORITHMS.facts("with_part")["part"] == ("weight", "rate")
+    assert ALGORITHMS.facts("otherwise")["part"] == ()
 
 
 def test_memory_is_counted_while_a_network_is_made() -> None:

@@ -61,6 +61,8 @@ def test_out_is_the_module_itself() -> None:
     handed = Model(adapt(Small().train(), head="fc")).module(params, buffers)
     assert not any(part.training for part in handed.modules()), "it is for use, not for training"
     assert torch.allclose(handed(x), module(x))
+    moved = {name: t + 2 for name, t in buffers.items()}
+    assert model.module(params, moved).get_buffer("module.norm.running_mean").tolist() == [2.0, 2.0, 2.0]
 
 
 def test_a_node_starts_from_the_values_it_was_sent() -> None:
