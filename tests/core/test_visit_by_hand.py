@@ -164,6 +164,18 @@ def test_a_kept_optimizer_goes_on() -> None:
     second = visit(task, job._replace(memory=first.memory), steps=1)  # from 1 again: v = 0.5 * -2 - 2 = -3
     assert second.reply["model"][BODY].tolist() == [[2.5]]
     assert second.memory["optimizer"]["extra.velocity.e"].tolist() == [3.0]
+    still = replace(task, frozen=frozenset({BODY}))
+    assert set(job_of(still).memory["optimizer"]) == names - {f"model.velocity.{BODY}"}, "what is frozen has no state"
+
+    @dataclass(frozen=True)
+    class Own(Toward):
+        def trainable(self, job: Job) -> Any:
+            return {"extra": job.shared["extra"], "mine": {"m": job.memory["diary"]["visits"] + T([2.0, 4.0])}}
+
+    tree = LocalTraining(network(), (Own(),), SGD(0.5), keeps_optimizer=True)
+    begun = job_of(tree).memory["optimizer"]
+    assert begun.keys() - names == {"mine.velocity.m"}
+    assert begun["mine.velocity.m"].tolist() == [0.0, 0.0], "of a tree that the client remembers from now on"
     fresh = replace(task, keeps_optimizer=False)
     assert "optimizer" not in job_of(fresh).memory
     assert visit(fresh, job_of(fresh, memory=first.memory), steps=1).reply["model"][BODY].tolist() == [[2.0]]
@@ -185,7 +197,7 @@ def test_a_client_is_judged_before_the_first_step_and_after_the_last() -> None:
     @dataclass(frozen=True)
     class Own(Part):
         def judged_before(self, model: Model, job: Job, carry: Any) -> Any:
-            return {BODY: T([[1.0]]), HEAD: T([[0.0], [1.0]])}, {}
+            return {BODY: T([[1.0]]), HEAD: T([[0.0], [0.0]])}, {}
 
         def judged(self, model: Model, job: Job, carry: Any) -> Any:
             return {BODY: T([[-1.0]]), HEAD: T([[5.0], [-5.0]])}, {}
@@ -200,7 +212,7 @@ def test_a_client_is_judged_before_the_first_step_and_after_the_last() -> None:
     assert not any(name.startswith("personal") for name in visit(task, job_of(task)).metrics)
     own = LocalTraining(network(), (Tilt(), Own()), hands_over=True)
     result = visit(own, job_of(own, tested=True))
-    assert (float(result.metrics["personal_before"]), float(result.metrics["personal_correct"])) == (1.0, 1.0)
+    assert (float(result.metrics["personal_before"]), float(result.metrics["personal_correct"])) == (0.0, 1.0)
     assert result.reply["model"][HEAD].tolist() == [[5.0], [-5.0]]
     assert (result.memory, set(result.reply)) == ({}, {"model", "buffers"})
 
@@ -260,6 +272,22 @@ def test_running_statistics_that_stay_with_a_client_are_its_own_at_its_next_visi
     others = replace(task, personal=frozenset())
     sent = visit(others, job_of(others)._replace(shared={**job.shared, "buffers": theirs}), steps=1).reply["buffers"]
     assert torch.allclose(sent["module.1.running_mean"], 0.9 * 7 + 0.1 * bias)
+
+
+def test_names_are_sorted_whoever_brought_them() -> None:
+    """Sums run in the order of names, so that it must not matter what the server sends and what a client has."""
+    task = LocalTraining(network(), (Toward(),), personal=frozenset({BODY}))
+    job = job_of(task)
+    unsent = job._replace(shared={**job.shared, "model": {HEAD: job.shared["model"][HEAD]}})
+    assert list(task.first_memory(unsent)) == ["diary", "personal"]
+    assert list(task.begin(unsent)["train"]["model"]) == [BODY, HEAD]
+    model = normed()
+    kept = "module.1.num_batches_tracked"
+    other = LocalTraining(model, (SampleLoss(),), personal=frozenset({kept}))
+    job = job_of(other)
+    rest = {name: t for name, t in job.shared["buffers"].items() if name != kept}
+    buffers = other.begin(job._replace(shared={**job.shared, "buffers": rest}))["buffers"]
+    assert list(buffers) == [kept, "module.1.running_mean", "module.1.running_var"]
 
 
 def test_a_model_that_is_handed_over_is_whole() -> None:
@@ -450,6 +478,9 @@ def test_who_needs_each_answer_by_itself() -> None:
     assert reasons_for_each(method(kind=Folding)) == [f"runs Folding, {unsaid}"]
     assert reasons_for_each(method(kind=Starting)) == []
     assert averaged_trees(method(kind=Starting)) == {}
+    enough: Any = type("Enough", (), {"needs_each": "", "state": lambda *_: {}})()
+    assert reasons_for_each(method(model=enough)) == []
+    assert averaged_trees(method(model=enough)) == {}, "sums are enough for it, and it does not say that means are"
     median = "takes the median of the clients' values"
     assert reasons_for_each(method(model=Median(), buffers=Median())) == [median], "said once"
     assert reasons_for_each(method(Silent(), model=EMA(0.5, Median()))) == [median, f"runs Silent, {unsaid}"]

@@ -84,7 +84,7 @@ def test_what_a_method_sends_before_the_first_round_is_in_its_line_alone(tmp_pat
 
 
 def test_a_rounds_line_by_hand() -> None:
-    """The loss is a mean over samples seen: (6 + 2) / (3 + 1)."""
+    """The loss is a mean over samples seen: (6 + 1) / (3 + 1)."""
 
     def result(loss: float, seen: float) -> Result:
         metrics = {"loss": torch.tensor(loss), "seen": torch.tensor(seen)}
@@ -93,10 +93,10 @@ def test_a_rounds_line_by_hand() -> None:
     exchange: Any = TinyRun("fedavg").exchange()
     exchange.bytes_up, exchange.bytes_down = 5, 7
     exchange.missing = {9: "Traceback\n  line\nValueError: x\n", 3: "gone"}
-    replies = Replies((2, 4), (result(6.0, 3.0), result(2.0, 1.0)), torch.tensor([3, 1]), {})
+    replies = Replies((2, 4), (result(6.0, 3.0), result(1.0, 1.0)), torch.tensor([3, 1]), {})
     assert loop._record(4, replies, exchange) == {
         "round": 5,
-        "loss": 2.0,
+        "loss": 1.75,
         "cohort": [2, 4],
         "bytes_up": 5,
         "bytes_down": 7,

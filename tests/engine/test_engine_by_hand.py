@@ -381,12 +381,14 @@ def test_models_that_are_too_large_to_be_kept_are_named_by_their_size() -> None:
     trained = LocalTraining(tiny_model(), (SampleLoss(),))
     size = sum(t.numel() * t.element_size() for tree in trained.model.init() for t in tree.values())
 
-    def kept(members: int, megabytes: float, personal_method: bool = True, task: Any = trained) -> OwnModels:
+    def kept(
+        members: int, megabytes: float, personal_method: bool = True, task: Any = trained, budget: Any = None
+    ) -> OwnModels:
         federation: Any = SimpleNamespace(
             algorithm=SimpleNamespace(personal=personal_method, tasks={"train": task}),
             facts=SimpleNamespace(members=list(range(members))),
             config=SimpleNamespace(checkpoint=SimpleNamespace(personal_mb=megabytes)),
-            filters=SimpleNamespace(budget=None),
+            filters=SimpleNamespace(budget=budget),
         )
         return OwnModels.of(federation)
 
@@ -397,6 +399,11 @@ def test_models_that_are_too_large_to_be_kept_are_named_by_their_size() -> None:
     assert refused.task is None
     assert refused.why_not == f"{3 * many} models would take 3.0 MB, and checkpoint.personal_mb = 2 allows no more"
     assert kept(1, 1, personal_method=False) == OwnModels(None, [0])
+    for name, unit, stay in (("local", "client", True), ("central", "client", True), ("sample", "sample", False)):
+        spent = SimpleNamespace(name=name, protection=SimpleNamespace(unit=unit))
+        assert (kept(1, 1, budget=spent).task is None) == stay
+        why = f"privacy.name = '{name}' keeps the clients' own models with them"
+        assert kept(1, 1, budget=spent).why_not == (why if stay else "")
     layers = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False), torch.nn.BatchNorm1d(1 << 17, affine=False))
     wide = torch.nn.Sequential(*layers, torch.nn.Linear(1, 1, bias=False))
     statistics = LocalTraining(Model(adapt(wide, head="2", example=None)), (SampleLoss(),))  # a megabyte of them

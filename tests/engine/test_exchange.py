@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import accord
-from accord.client import Answer, Request, Sums
+from accord.client import Answer, Draws, Request, Sums
 from accord.core.keys import Key
 from accord.core.types import Result
 from accord.engine.exchange import EmptyRound, LocalExchange, Policy, collect
@@ -199,6 +199,39 @@ def test_who_failed_is_missing_in_a_round_that_is_skipped(tmp_path: Path) -> Non
         exchange("train", [0, 1, 2], MESSAGE)
     assert exchange.missing == {1: "broken disk", 2: "dropped out (simulated)"}
     assert (exchange.bytes_down, exchange.bytes_up) == (80, 0)
+
+
+class Doubling:
+    """Filters that send half of an answer and give it back whole; what they were asked is noted."""
+
+    central = False
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def outgoing(self, task: str, request: Request, work: Any, result: Result, draws: Draws) -> Result:
+        self.heard.append((task, request.round, work.client, draws))
+        return result._replace(reply={"model": {"w": torch.zeros(1)}}, memory={"gap": {"g": torch.ones(1)}})
+
+    def incoming(self, task: str, shared: Any, reply: Any) -> Any:
+        return {"model": {"w": torch.full((3,), 7.0)}}
+
+    def together(self, task: str, shared: Any, replies: Any, key: Key, round: int) -> Any:
+        self.heard.append((task, shared, replies.ids, key, round))
+        return replies
+
+
+def test_answers_pass_the_filters_with_draws_of_their_own_clients(tmp_path: Path) -> None:
+    """Counted are the four bytes that lay on the wire; the server has what was made of them, and clients their gaps."""
+    filters: Any = Doubling()
+    _, exchange = noting(tmp_path, 5, filters=filters)
+    replies = exchange("train", [2, 1], MESSAGE)
+    mine = [("train", 5, client, Draws(Key(3).client(client), "train", 5)) for client in (1, 2)]
+    assert filters.heard == [*mine, ("train", MESSAGE, (1, 2), Key(3), 5)]
+    assert [result.reply["model"]["w"].tolist() for result in replies.results] == [[7.0] * 3] * 2
+    assert exchange.bytes_up == 2 * 4
+    assert exchange.carried[1]["model"]["w"].tolist() == [0.0]
+    assert [set(exchange.store.get(client) or {}) for client in (1, 2)] == [{"gap"}, {"gap"}]
 
 
 def test_a_share_is_not_missed_by_rounding() -> None:
