@@ -130,6 +130,21 @@ def test_what_is_frozen_stays_and_what_is_clipped_is_clipped_tree_by_tree() -> N
     task = LocalTraining(network(), (Toward(),), frozen=frozenset({BODY}))
     reply = visit(task, job_of(task)).reply
     assert (reply["model"][BODY].tolist(), reply["model"][HEAD].tolist()) == ([[1.0]], [[2.5], [2.5]])
+    # what is frozen takes part as it was received: 7 is 4 away from 3, and 8 is added to the first step's 4 and 10
+    job = job_of(task)
+    received = {**job.shared["model"], BODY: T([[7.0]])}
+    job = job._replace(shared={**job.shared, "model": received})
+    result = visit(task, job, steps=1)
+    assert float(result.metrics["loss"]) == 2 * (8.0 + 4.0 + 10.0)
+    assert result.reply["model"][BODY].tolist() == [[7.0]]
+
+    @dataclass(frozen=True)
+    class Namesake(Toward):
+        def trainable(self, job: Job) -> Any:
+            return {"extra": {**job.shared["extra"], BODY: T([1.0])}}
+
+    named = LocalTraining(network(), (Namesake(),), frozen=frozenset({BODY}))
+    assert set(named.begin(job_of(named))["active"]["extra"]) == {"e", BODY}, "names are frozen in the model alone"
     # slopes (-2, -2, -2) of length sqrt(12), and 2 of length 2, each to length 1
     task = LocalTraining(network(), (Toward(),), clip=1.0)
     reply = visit(task, job_of(task), steps=1).reply
@@ -215,6 +230,27 @@ def test_a_client_is_judged_before_the_first_step_and_after_the_last() -> None:
     assert (float(result.metrics["personal_before"]), float(result.metrics["personal_correct"])) == (0.0, 1.0)
     assert result.reply["model"][HEAD].tolist() == [[5.0], [-5.0]]
     assert (result.memory, set(result.reply)) == ({}, {"model", "buffers"})
+
+
+def test_a_model_is_judged_as_it_is_used_and_not_changed_by_it() -> None:
+    task = LocalTraining(normed(), (SampleLoss(),))
+    job = job_of(task, tested=True)
+    carry = task.begin(job)
+    result = task.finish(job, carry)
+    assert int(result.reply["buffers"]["module.1.num_batches_tracked"]) == 0, "nothing was trained"
+    logits = task.model.reference(job.shared["model"], job.shared["buffers"], job.data.test_x).logits
+    right = float((logits.argmax(1) == job.data.test_y).sum())
+    assert float(result.metrics["personal_before"]) == float(result.metrics["personal_correct"]) == right
+
+
+def test_parts_close_before_they_answer() -> None:
+    @dataclass(frozen=True)
+    class Closing(Toward):
+        def close(self, model: Model, job: Job, carry: Any) -> None:
+            carry["train"]["extra"]["e"].fill_(-1.0)
+
+    task = LocalTraining(network(), (Closing(),))
+    assert visit(task, job_of(task)).reply["extra"]["e"].tolist() == [-1.0]
 
 
 def test_only_one_part_runs_the_model() -> None:
@@ -319,7 +355,7 @@ class First(Part):
         return {**grads, "model": {name: 10 * g for name, g in grads["model"].items()}}
 
     def finish(self, model: Model, job: Job, carry: Any) -> Any:
-        return {"model": {BODY: T([[70.0]])}, "note": {"n": T(1)}}, {"first": {"n": T(2)}}
+        return {"model": {BODY: T([[70.0]])}, "note": {"n": T(1)}}, {"first": {"n": T(2)}, "both": {"n": T(1)}}
 
     def judged(self, model: Model, job: Job, carry: Any) -> Any:
         return {BODY: T([[1.0]]), HEAD: T([[1.0], [0.0]])}, {}
@@ -348,7 +384,7 @@ class Second(First):
         return {**grads, "model": {name: g + 1 for name, g in grads["model"].items()}}
 
     def finish(self, model: Model, job: Job, carry: Any) -> Any:
-        return {"note": {"n": T(2)}}, {"second": {"n": T(3)}}
+        return {"note": {"n": T(2)}}, {"second": {"n": T(3)}, "both": {"n": T(4)}}
 
     def judged(self, model: Model, job: Job, carry: Any) -> Any:
         return {BODY: T([[1.0]]), HEAD: T([[0.0], [1.0]])}, {}
@@ -365,7 +401,7 @@ def test_parts_side_by_side_see_what_those_before_them_made() -> None:
     # slopes -2, ten times that, and one more: 1 + 0.5 * 19
     assert result.reply["model"][BODY].tolist() == [[70.0]], "a part may send another model in the trained one's place"
     assert int(result.reply["note"]["n"]) == 2, "of two the later"
-    assert {name: int(tree["n"]) for name, tree in result.memory.items()} == {"first": 2, "second": 3}
+    assert {name: int(tree["n"]) for name, tree in result.memory.items()} == {"both": 4, "first": 2, "second": 3}
     assert float(result.metrics["loss"]) == 1.5 * 6.0
     # x = 1 and -1 with the label 1: by the last part's model x = 1 is right, by the first's -1
     handed = visit(replace(task, hands_over=True), job, steps=1)

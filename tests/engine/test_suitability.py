@@ -127,7 +127,7 @@ def test_each_reason_against_single_samples_counts() -> None:
         _check_by_sample("mine", "privacy.name = 'sample'", task, seen, site)
 
     check("", "")
-    with pytest.raises(UnsuitableError, match="mine does not fit privacy.name = 'sample': it reads data"):
+    with pytest.raises(UnsuitableError, match=r"mine does not fit privacy\.name = 'sample': it reads data"):
         check("it reads data", "")
     with pytest.raises(UnsuitableError, match="it compares samples"):
         check("", "it compares samples")
