@@ -262,7 +262,7 @@ def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
         config=SimpleNamespace(clients=clients),
         key=Key(1),
         algorithm=SimpleNamespace(schedule=SimpleNamespace(at=lambda round: 0.1 * round)),
-        train_data=SimpleNamespace(name_of=str),
+        train_data=SimpleNamespace(name_of=chr),
         facts=SimpleNamespace(members=[0, 1, 2]),
         filters="filters",
         sums="sums",
@@ -271,10 +271,10 @@ def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
     real = Federation.exchange(federation, store, store, 3)
     assert (real.policy, real.drop_rate, real.keep_memory) == (Policy(5, 0.25), 0.5, True)
     assert (real.round, real.lr) == (3, pytest.approx(0.3))
-    assert (real.cohort, real.sums, real.filters, real.name_of) == ((2, 3), "sums", "filters", str)
+    assert (real.cohort, real.sums, real.filters, real.name_of) == ((2, 3), "sums", "filters", chr)
     played = Federation.exchange(federation, store, store, 3, rehearsal=True)
     assert (played.policy, played.drop_rate, played.keep_memory) == (Policy(1, 0.25), 0.0, False)
-    assert (played.cohort, played.sums, played.filters, played.name_of) == ((2, 3), None, "filters", str)
+    assert (played.cohort, played.sums, played.filters, played.name_of) == ((2, 3), None, "filters", chr)
     clock: Any = SimpleNamespace(now=5.0)
     assert Federation.exchange(federation, store, store, 3, clock=clock).clock is clock
 
