@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +16,18 @@ from torch import Tensor, nn
 
 from accord.core.allowance import Allowance
 from accord.core.fields import EXACT, Field, Fields, field_of
-from accord.core.given import _called, fixed_buffers
+from accord.core.given import _called, fixed_buffers, fixed_layers
 from accord.core.keys import Key
-from accord.core.methods import ALGORITHMS, is_personal
+from accord.core.methods import ALGORITHMS, is_personal, method
+from accord.core.model import Model
 from accord.core.task import gradient_of, gradients, stream
-from accord.core.tensors import add, add_to, normalised
-from accord.core.types import ClientData, Facts, Replies, Result, weighted_mean, weighted_sum
-from accord.core.whole import fill, named_values
+from accord.core.tensors import add, add_to, clone, normalised
+from accord.core.types import Batch, ClientData, Facts, Replies, Result, weighted_mean, weighted_sum
+from accord.core.view import View
+from accord.core.whole import Exchanged, Whole, around, as_given, bare, fill, named_values
 from accord.errors import DataError
+from accord.problems import PROBLEMS
+from support.federation import TinyRun, tiny_model
 
 T = torch.tensor
 
@@ -39,6 +45,8 @@ def test_keys_are_seeds_of_address() -> None:
         address = np.random.SeedSequence([3, zlib.crc32(b"drop"), round, client])
         drawn = np.random.Generator(np.random.Philox(address)).random(3).tolist()
         assert Key(3).at("drop", *given).random(3).tolist() == drawn
+    whole = np.random.SeedSequence([3, zlib.crc32(b"order.train"), 1, 1]).generate_state(1, np.uint64)
+    assert Key(3).number("order.train", 0, 0) == int(whole[0]) // 2, "all of a name with a dot counts"
     assert Key(3).client(4).seed == int(hashlib.sha256(b"accord client 3 4").hexdigest(), 16)
 
 
@@ -56,6 +64,12 @@ def test_inputs_side_by_side() -> None:
         "word": (torch.int64, [8]),
         "b": (torch.float32, [[4.0, 5.0, 6.0]]),
     }
+
+
+def test_inputs_lie_side_by_side_in_the_precision_models_are_trained_in(float64: None) -> None:
+    rows = Fields((Field("a", (1,)), Field("b", (1,), 3))).packed({"a": T([[0.1]]), "b": T([[2]])})
+    assert rows.tolist() == [[0.1, 2.0]]
+    assert rows.dtype == torch.float64
 
 
 def test_whole_numbers_that_float32_holds() -> None:
@@ -118,6 +132,12 @@ def test_answers_weighed_and_summed() -> None:
     assert not Replies((), (), torch.tensor([]), {}).measured("seen")
     sums = weighted_sum(iter([{"b": T([1.0])}, {"b": T([2.0])}, {"b": T([4.0])}]), T([1.0, 10.0, 100.0]))
     assert sums["b"].tolist() == [421.0]
+    counters = [{"n": T([3, 8]), "w": T([1.0])}, {"n": T([5, 2]), "w": T([1.0])}]
+    assert weighted_sum(iter(counters), T([0.5, 0.5]))["n"].tolist() == [5, 8], "each for itself"
+    assert weighted_sum(iter(counters[:1]), T([1.0]))["n"].tolist() == [3, 8]
+    assert (counters[0]["n"].tolist(), counters[0]["w"].tolist()) == ([3, 8], [1.0]), "answers are only read"
+    assert list(weighted_sum(iter([{"b": T([1.0]), "a": T([1.0])}]), T([1.0]))) == ["a", "b"], "names are sorted"
+    assert Replies((), (), torch.tensor([]), {}).mean("model") == {}
     assert float(weighted_mean(T([1.0, 3.0, 100.0]), T([1.0, 1.0, 0.0]))) == 2.0
 
 
@@ -139,6 +159,14 @@ def test_sums_and_scales() -> None:
     assert images.flatten().tolist() == [2.0, 2.0]
     x = T([1.0])
     assert normalised(x, (), ()) is x
+
+
+def test_copies_are_of_values_alone() -> None:
+    leaf = T([1.0], requires_grad=True)
+    (copy,) = clone({"w": leaf}).values()
+    assert not copy.requires_grad
+    copy.fill_(2.0)
+    assert leaf.tolist() == [1.0]
 
 
 def test_slopes_by_hand() -> None:
@@ -176,6 +204,36 @@ def test_a_method_registered_by_hand_is_not_personal(monkeypatch: pytest.MonkeyP
     assert not is_personal("fedavg")
 
 
+def test_methods_say_by_whom_they_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the personal family by clients' own models, others where they say so, and what they make knows it."""
+    monkeypatch.setattr(ALGORITHMS, "_entries", dict(ALGORITHMS._all()))
+    monkeypatch.setattr(ALGORITHMS, "_facts", dict(ALGORITHMS._facts))
+
+    def registered(name: str, built: Any, *family: Any, **facts: Any) -> Any:
+        def factory(setup: Any) -> Any:
+            return built
+
+        factory.__name__ = name
+        return method(*family, **facts)(factory)
+
+    plain = TinyRun("fedavg").algorithm
+    for name, family, facts, personal in (
+        ("of_the_family", "personal", {}, True),
+        ("not_so", "personal", {"personal": False}, False),
+        ("of_another", "client", {}, False),
+        ("but_so", "client", {"personal": True}, True),
+    ):
+        for said in (False, True):  # whatever was built
+            built = replace(plain, personal=said)  # type: ignore[type-var]
+            made = registered(f"{name}_{said}", built, family, **facts)(None)
+            assert (made.personal, is_personal(f"{name}_{said}")) == (personal, personal)
+    other = object()
+    assert registered("otherwise", other, "personal")(None) is other, "what is no Method is as it was made"
+    registered("with_part", plain, "client", part=("weight", "rate"))
+    assert ALGORITHMS.facts("with_part")["part"] == ("weight", "rate")
+    assert ALGORITHMS.facts("otherwise")["part"] == ()
+
+
 def test_memory_is_counted_while_a_network_is_made() -> None:
     class TooMuch(Exception):
         pass
@@ -192,10 +250,10 @@ def test_memory_is_counted_while_a_network_is_made() -> None:
     with Allowance(100, refusal) as allowance:
         torch.zeros(2, 3, dtype=torch.float64)
         torch.ones((2, 2))
-        torch.empty(size=[1])
+        torch.empty(size=[2, 1])
         torch.rand(3)
         torch.arange(9)
-    assert allowance.taken == 48 + 16 + 4 + 12
+    assert allowance.taken == 48 + 16 + 8 + 12
 
 
 def test_layers_in_evaluation_mode_keep_their_statistics() -> None:
@@ -204,6 +262,9 @@ def test_layers_in_evaluation_mode_keep_their_statistics() -> None:
     network[2].eval()
     assert fixed_buffers(network) == {"2.running_mean", "2.running_var", "2.num_batches_tracked"}
     assert fixed_buffers(network.eval()) == frozenset(), "the whole was put into it: its owner had judged it"
+    network[0].train()
+    assert fixed_layers(network) == {"", "1", "2"}, "of a whole in which one part trains the others stay"
+    network[0].eval()
     assert _called("0.fc", network) == "the submodule '0.fc'"
     assert _called("", network) == "the network Sequential"
 
@@ -222,6 +283,71 @@ def test_values_by_name_are_the_modules_own() -> None:
         fill(layer, {**found, **{f"a{place}": T([1.0]) for place in range(9, 0, -1)}}, "a file")
     with pytest.raises(DataError, match="'other' is which this network does not have"):
         fill(layer, {"weight": T([[3.0, 4.0]]), "bias": T([5.0]), "other": T([1.0])}, "a file")
+
+
+class Swapped(Exchanged):
+    kind = "swapped"
+
+    def settings(self) -> dict[str, Any]:
+        return {"c": 3}
+
+
+class Inner(Whole):
+    kind = "inner"
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__(network)
+        self.w = nn.Parameter(T([1.0]))
+
+    def settings(self) -> dict[str, Any]:
+        return {"a": 1}
+
+
+class Outer(Inner):
+    kind = "outer"
+
+    def settings(self) -> dict[str, Any]:
+        return {"b": 2}
+
+
+class Wrapped(nn.Module):
+    """A wrapper of ours around an owner's layers."""
+
+    own_prefix = "module."
+
+    def __init__(self, back: bool = False) -> None:
+        super().__init__()
+        self.module = nn.Sequential(Swapped(), nn.Linear(1, 1))
+        if back:
+            self.as_given = lambda: self.module
+
+
+def test_what_is_put_around_a_network_from_the_inside_out() -> None:
+    network = Wrapped()
+    module = Outer(Inner(network))
+    assert bare(module) is network
+    assert bare(network) is network
+    assert around(module) == [
+        {"kind": "swapped", "at": "0", "c": 3},
+        {"kind": "inner", "a": 1},
+        {"kind": "outer", "b": 2},
+    ]
+    assert around(network) == [{"kind": "swapped", "at": "0", "c": 3}]
+    found = named_values(module)
+    assert list(found) == ["1.weight", "1.bias", "accord:w"]
+    assert found["accord:w"] is module.w, "of one name the outer one's"
+    assert named_values(Inner(network))["1.bias"] is network.module[1].bias
+    back = Wrapped(back=True)
+    assert as_given(back) is back.module
+    assert as_given(network) is network
+
+
+def test_losses_of_a_batch_are_weighted_by_class_where_that_is_asked_for() -> None:
+    weighted = Model(tiny_model().network, problem=PROBLEMS["classification"].weighted((1.0, 7.0), 2))
+    batch = Batch(T([[0.0]]), T([0, 1]), torch.ones(2), torch.arange(2), {})
+    nothing: Any = None
+    view = View(weighted, nothing, nothing, {}, nothing, batch)
+    assert view.losses(torch.zeros(2, 2)).tolist() == pytest.approx([math.log(2), 7 * math.log(2)])
 
 
 def test_values_that_do_not_fit_or_are_no_numbers_are_refused() -> None:

@@ -69,6 +69,16 @@ def test_messages_are_not_mixed_and_nobody_is_named_twice() -> None:
     assert [began.version for began in replies.began] == [1, 1, 2]
 
 
+def test_nobody_is_named_again_however_often_others_begin() -> None:
+    exchange = Asked()
+    stream = InOrder(exchange)
+    for client in (1, 2, 1):
+        stream.begin("train", [client], MESSAGE)
+    assert stream.arrivals(3).ids == (1, 2)
+    stream.begin("train", [2, 1, 3], MESSAGE)
+    assert stream.arrivals(3).ids == (3,), "who has answered does not begin again"
+
+
 def test_others_are_asked_in_the_place_of_those_who_do_not_answer() -> None:
     exchange = Asked()
     stream = InOrder(exchange)

@@ -99,5 +99,5 @@ def test_nothing_to_judge_with_and_nothing_to_judge() -> None:
 
     assert judged(Judgement(tiny_model(), never), X[:0], Y[:0]) == {"correct": 0.0, "loss": 0.0, "examples": 0.0}
     task = Judgement(tiny_model(), never)
-    assert (task.plan.epochs, task.plan.steps) == (0, 0)
+    assert (task.plan.epochs, task.plan.steps, task.batch_size, task.together) == (0, 0, 512, False)
     assert task.first_memory(job(X, Y)) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -60,6 +61,8 @@ def test_out_is_the_module_itself() -> None:
     handed = Model(adapt(Small().train(), head="fc")).module(params, buffers)
     assert not any(part.training for part in handed.modules()), "it is for use, not for training"
     assert torch.allclose(handed(x), module(x))
+    moved = {name: t + 2 for name, t in buffers.items()}
+    assert model.module(params, moved).get_buffer("module.norm.running_mean").tolist() == [2.0, 2.0, 2.0]
 
 
 def test_a_node_starts_from_the_values_it_was_sent() -> None:
@@ -204,6 +207,55 @@ def test_features_of_positions_become_their_mean_where_every_position_is_answere
     assert flat.reference(*flat.init(), torch.zeros(1, 3)).features.tolist() == [[1.0, 1.0]]
 
 
+class Shown(Answering):
+    """Notes what it is shown; there is something else that its owner knows it by."""
+
+    def __init__(self, takes_fields: bool = False) -> None:
+        super().__init__(torch.zeros(1, 2), torch.ones(1, 2))
+        self.takes_fields, self.known = takes_fields, nn.Linear(1, 1)
+
+    def logits_and_features(self, x: Any, fuse: object = None) -> tuple[torch.Tensor, torch.Tensor]:
+        SEEN.append(x)
+        return self.said
+
+    def feature_maps(self, x: Any) -> torch.Tensor:
+        SEEN.append(x)
+        return self.said[0]
+
+    def as_given(self) -> nn.Module:
+        return self.known
+
+
+SEEN: list[Any] = []
+
+
+def test_inputs_by_name_are_for_networks_that_take_them() -> None:
+    fields = Fields((Field("word", (1,), 5), Field("size", (2,))))
+    row = torch.tensor([[3.0, 0.5, 0.25]])
+    for takes in (False, True):
+        model = Model(Shown(takes), fields=fields)
+        SEEN.clear()
+        for call in (model.train, model.reference, model.maps):
+            call(*model.init(), row)  # type: ignore[operator]
+        for seen in SEEN:
+            if takes:
+                assert {name: value.tolist() for name, value in seen.items()} == {"word": [[3]], "size": [[0.5, 0.25]]}
+            else:
+                assert torch.equal(seen, row)
+        assert len(SEEN) == 3
+
+
+def test_inputs_lie_as_the_network_wants_them_and_its_owner_gets_back_what_he_knows() -> None:
+    for last in (False, True):
+        model = Model(Shown(), channels_last=last)
+        SEEN.clear()
+        model.reference(*model.init(), torch.zeros(2, 3, 4, 5))
+        assert SEEN[0].is_contiguous(memory_format=torch.channels_last) is last
+        handed = model.module(*model.init())
+        assert isinstance(handed, nn.Linear)
+        assert not handed.training
+
+
 def test_samples_are_coupled_by_batch_norm_that_looks_at_the_batch() -> None:
     def coupled(norm: nn.Module, *, still: bool = False) -> bool:
         network = nn.Sequential(nn.Linear(2, 3), norm, nn.Linear(3, 2))
@@ -214,6 +266,8 @@ def test_samples_are_coupled_by_batch_norm_that_looks_at_the_batch() -> None:
     assert not coupled(nn.BatchNorm1d(3), still=True)
     assert coupled(nn.BatchNorm1d(3, track_running_stats=False), still=True), "it has nothing else to look at"
     assert not coupled(nn.LayerNorm(3))
+    judged = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).eval()
+    assert Model(adapt(judged, head="2")).couples_batch, "a whole in evaluation mode is trained as a whole"
 
 
 def test_what_its_owner_froze_is_in_no_tree() -> None:
@@ -259,6 +313,12 @@ def test_names_are_sorted() -> None:
 
 
 def test_a_network_that_cannot_be_trained_is_refused() -> None:
+    compiled = Answering(torch.zeros(1, 2), torch.ones(1, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        compiled.head = torch.jit.script(nn.Linear(2, 2))
+    with pytest.raises(ConfigError, match=r"the submodule 'head' is compiled by torch\.jit"):
+        Model(compiled)
     with pytest.raises(ConfigError, match="has nothing to train"):
         Model(adapt(Small().requires_grad_(False), head="fc"))
     complex_one = Small()

@@ -133,3 +133,18 @@ def test_numerics_are_put_back() -> None:
     with numerics("tf32"):
         assert torch.backends.cuda.matmul.allow_tf32
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == before
+
+
+def test_a_head_alone_computes_in_the_models_precision() -> None:
+    """1 + 2^-10 is 1 in bf16; numbers of double precision are left as they are."""
+    layers = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 2, bias=False))
+    for weight in layers.parameters():
+        nn.init.constant_(weight, 1 + 2**-10)
+    one = torch.ones(1, 1)
+    for bf16, wanted in ((False, 1 + 2**-10), (True, 1.0)):
+        model = Model(adapt(layers, head="1"), bf16=bf16)
+        found = model.head(model.init()[0], one)
+        assert (found.dtype, found.tolist()) == (torch.float32, [[wanted, wanted]])
+    double = {f"network.{name}": t.double() for name, t in model.init()[0].items()}
+    kept = model._rounded(double)
+    assert all(kept[name] is value for name, value in double.items())

@@ -11,7 +11,8 @@ import torch
 from accord import Federation, load_config
 from accord.client import Answer, Sums, Work
 from accord.core.sums import averaged_trees
-from accord.core.types import Replies, Result
+from accord.core.tensors import num_bytes
+from accord.core.types import Block, Replies, Result, Share
 from accord.errors import ConfigError, RunError
 from accord.executors.ray.partial import block_means, is_whole, with_shares, without
 from support.federation import TinyRun
@@ -58,7 +59,16 @@ def test_other_weights_or_clients_are_refused() -> None:
 def test_a_share_has_a_size_and_no_values() -> None:
     share = next(folded(Sums({"w": "uniform"}, 2)).each("w"))
     assert [tensor.shape for tensor in share.values()] == [(2,)]
-    for read in (list, dict, lambda tree: {**tree}, lambda tree: tree["x"], lambda tree: tree.items()):
+    block = Block((0, 1), "uniform", {"a": torch.zeros(3), "b": torch.zeros(2)})
+    assert num_bytes({"model": Share(block)}) == 20, "as large as an answer of its own"
+    for read in (
+        list,
+        dict,
+        lambda tree: {**tree},
+        lambda tree: tree["x"],
+        lambda tree: tree.items(),
+        lambda tree: tree.get("x"),
+    ):
         with pytest.raises(RunError, match="a client's own answer is asked for"):
             read(share)  # type: ignore[operator]
 

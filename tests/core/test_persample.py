@@ -13,7 +13,7 @@ from accord.core import persample
 from accord.core.keys import Key
 from accord.core.persample import PerSample
 from accord.core.plan import Plan
-from accord.core.types import Batch
+from accord.core.types import Batch, weighted_mean
 from support.federation import TinyRun, tiny_data
 
 
@@ -88,6 +88,28 @@ def test_clipped_gradients_are_those_of_a_loop(clip: float, monkeypatch: pytest.
     nothing, (loss, _) = PerSample(clip, 0.0).gradients(Task(), job, carry, {"model": params}, empty)  # type: ignore[arg-type]
     assert float(loss) == 0
     assert not any(bool(t.any()) for t in nothing["model"].values())
+
+
+def test_every_sample_is_alone_in_its_batch_with_its_index_and_its_own_draws() -> None:
+    """Slopes are (index + 1) r_i for the weight of sample i, whose padding has no weight to divide by."""
+
+    class Task:
+        plan = Plan(batch_size=0)
+
+        def objective(self, job: object, carry: object, leaves: dict, batch: Batch) -> tuple[torch.Tensor, ...]:
+            values = (leaves["model"]["w"] * batch.x).sum(1) * (batch.index + 1)
+            return (weighted_mean(values, batch.weight) * (1 + torch.rand(())),)
+
+    job = type("Job", (), {"info": {"examples": torch.tensor(1), "lr": torch.tensor(0.1)}})()
+    carry = {"metrics": {"loss": torch.zeros((), dtype=torch.float64)}}
+    batch = Batch(torch.eye(3), torch.zeros(3), torch.tensor([1.0, 1.0, 0.0]), torch.tensor([0, 6, 1]), {})
+    torch.manual_seed(0)
+    found, _ = PerSample(1e9, 0.0).gradients(Task(), job, carry, {"model": {"w": torch.ones(3)}}, batch)  # type: ignore[arg-type]
+    first, second, padding = found["model"]["w"].tolist()
+    assert 1 <= first <= 2
+    assert 1 <= second / 7 <= 2
+    assert second / 7 != pytest.approx(first), "dropout is another for each"
+    assert padding == 0
 
 
 def test_batches_are_drawn_sample_by_sample() -> None:

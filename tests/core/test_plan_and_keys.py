@@ -43,6 +43,20 @@ def test_steps_count_batches_across_epochs() -> None:
     assert set(np.concatenate(batches[:3])) == set(range(10))
 
 
+def test_every_epoch_has_an_order_of_its_own() -> None:
+    same = rng()
+    orders = [same.permutation(10).tolist() for _ in range(3)]
+    assert [batch.tolist() for batch in Plan(3, 0, 0).schedule(rng(), 10)] == orders
+    filled = Plan(2, 0, 4, "fill").schedule(rng(), 10)
+    first, second = orders[0], orders[1]
+    assert [batch.tolist() for batch in filled] == [
+        *(first[:4], first[4:8], [*first[8:], *first[:2]]),
+        *(second[:4], second[4:8], [*second[8:], *second[:2]]),
+    ]
+    dropped = Plan(0, 3, 4, "drop").schedule(rng(), 10)
+    assert [batch.tolist() for batch in dropped] == [first[:4], first[4:8], second[:4]]
+
+
 def test_nothing_to_do() -> None:
     assert Plan().schedule(rng(), 0) == []
     assert Plan(epochs=0).schedule(rng(), 5) == []

@@ -147,6 +147,15 @@ def test_what_more_a_task_has_to_do_than_usual() -> None:
     assert plain.has_own("loss"), "the loss of a part"
     assert turning.has_own("grad")
     assert not turning.has_own("after")
+    after, close = (type(hook, (Part,), {hook: lambda *_: None})() for hook in ("after", "close"))
+    averaging_too, closing = (LocalTraining(model, (SampleLoss(), part)) for part in (after, close))
+    assert not averaging_too.moves_in_stack
+    assert (plain.closes_apart, closing.closes_apart, closing.moves_in_stack) == (False, True, True)
+    other = type("Other", (LocalTraining,), {"finish": lambda *_: None, "move": lambda *_: None})
+    own = other(model, (SampleLoss(), close))
+    assert (own.closes_apart, own.moves_in_stack, own.has_own("move"), own.has_own("step")) == (
+        *(False, False, True, False),
+    )
     assert plain.moves_in_stack
     assert not turning.moves_in_stack
     assert not replace(plain, clip=1.0).moves_in_stack

@@ -130,6 +130,21 @@ def test_what_is_frozen_stays_and_what_is_clipped_is_clipped_tree_by_tree() -> N
     task = LocalTraining(network(), (Toward(),), frozen=frozenset({BODY}))
     reply = visit(task, job_of(task)).reply
     assert (reply["model"][BODY].tolist(), reply["model"][HEAD].tolist()) == ([[1.0]], [[2.5], [2.5]])
+    # what is frozen takes part as it was received: 7 is 4 away from 3, and 8 is added to the first step's 4 and 10
+    job = job_of(task)
+    received = {**job.shared["model"], BODY: T([[7.0]])}
+    job = job._replace(shared={**job.shared, "model": received})
+    result = visit(task, job, steps=1)
+    assert float(result.metrics["loss"]) == 2 * (8.0 + 4.0 + 10.0)
+    assert result.reply["model"][BODY].tolist() == [[7.0]]
+
+    @dataclass(frozen=True)
+    class Namesake(Toward):
+        def trainable(self, job: Job) -> Any:
+            return {"extra": {**job.shared["extra"], BODY: T([1.0])}}
+
+    named = LocalTraining(network(), (Namesake(),), frozen=frozenset({BODY}))
+    assert set(named.begin(job_of(named))["active"]["extra"]) == {"e", BODY}, "names are frozen in the model alone"
     # slopes (-2, -2, -2) of length sqrt(12), and 2 of length 2, each to length 1
     task = LocalTraining(network(), (Toward(),), clip=1.0)
     reply = visit(task, job_of(task), steps=1).reply
@@ -164,6 +179,18 @@ def test_a_kept_optimizer_goes_on() -> None:
     second = visit(task, job._replace(memory=first.memory), steps=1)  # from 1 again: v = 0.5 * -2 - 2 = -3
     assert second.reply["model"][BODY].tolist() == [[2.5]]
     assert second.memory["optimizer"]["extra.velocity.e"].tolist() == [3.0]
+    still = replace(task, frozen=frozenset({BODY}))
+    assert set(job_of(still).memory["optimizer"]) == names - {f"model.velocity.{BODY}"}, "what is frozen has no state"
+
+    @dataclass(frozen=True)
+    class Own(Toward):
+        def trainable(self, job: Job) -> Any:
+            return {"extra": job.shared["extra"], "mine": {"m": job.memory["diary"]["visits"] + T([2.0, 4.0])}}
+
+    tree = LocalTraining(network(), (Own(),), SGD(0.5), keeps_optimizer=True)
+    begun = job_of(tree).memory["optimizer"]
+    assert begun.keys() - names == {"mine.velocity.m"}
+    assert begun["mine.velocity.m"].tolist() == [0.0, 0.0], "of a tree that the client remembers from now on"
     fresh = replace(task, keeps_optimizer=False)
     assert "optimizer" not in job_of(fresh).memory
     assert visit(fresh, job_of(fresh, memory=first.memory), steps=1).reply["model"][BODY].tolist() == [[2.0]]
@@ -185,7 +212,7 @@ def test_a_client_is_judged_before_the_first_step_and_after_the_last() -> None:
     @dataclass(frozen=True)
     class Own(Part):
         def judged_before(self, model: Model, job: Job, carry: Any) -> Any:
-            return {BODY: T([[1.0]]), HEAD: T([[0.0], [1.0]])}, {}
+            return {BODY: T([[1.0]]), HEAD: T([[0.0], [0.0]])}, {}
 
         def judged(self, model: Model, job: Job, carry: Any) -> Any:
             return {BODY: T([[-1.0]]), HEAD: T([[5.0], [-5.0]])}, {}
@@ -200,9 +227,30 @@ def test_a_client_is_judged_before_the_first_step_and_after_the_last() -> None:
     assert not any(name.startswith("personal") for name in visit(task, job_of(task)).metrics)
     own = LocalTraining(network(), (Tilt(), Own()), hands_over=True)
     result = visit(own, job_of(own, tested=True))
-    assert (float(result.metrics["personal_before"]), float(result.metrics["personal_correct"])) == (1.0, 1.0)
+    assert (float(result.metrics["personal_before"]), float(result.metrics["personal_correct"])) == (0.0, 1.0)
     assert result.reply["model"][HEAD].tolist() == [[5.0], [-5.0]]
     assert (result.memory, set(result.reply)) == ({}, {"model", "buffers"})
+
+
+def test_a_model_is_judged_as_it_is_used_and_not_changed_by_it() -> None:
+    task = LocalTraining(normed(), (SampleLoss(),))
+    job = job_of(task, tested=True)
+    carry = task.begin(job)
+    result = task.finish(job, carry)
+    assert int(result.reply["buffers"]["module.1.num_batches_tracked"]) == 0, "nothing was trained"
+    logits = task.model.reference(job.shared["model"], job.shared["buffers"], job.data.test_x).logits
+    right = float((logits.argmax(1) == job.data.test_y).sum())
+    assert float(result.metrics["personal_before"]) == float(result.metrics["personal_correct"]) == right
+
+
+def test_parts_close_before_they_answer() -> None:
+    @dataclass(frozen=True)
+    class Closing(Toward):
+        def close(self, model: Model, job: Job, carry: Any) -> None:
+            carry["train"]["extra"]["e"].fill_(-1.0)
+
+    task = LocalTraining(network(), (Closing(),))
+    assert visit(task, job_of(task)).reply["extra"]["e"].tolist() == [-1.0]
 
 
 def test_only_one_part_runs_the_model() -> None:
@@ -262,6 +310,22 @@ def test_running_statistics_that_stay_with_a_client_are_its_own_at_its_next_visi
     assert torch.allclose(sent["module.1.running_mean"], 0.9 * 7 + 0.1 * bias)
 
 
+def test_names_are_sorted_whoever_brought_them() -> None:
+    """Sums run in the order of names, so that it must not matter what the server sends and what a client has."""
+    task = LocalTraining(network(), (Toward(),), personal=frozenset({BODY}))
+    job = job_of(task)
+    unsent = job._replace(shared={**job.shared, "model": {HEAD: job.shared["model"][HEAD]}})
+    assert list(task.first_memory(unsent)) == ["diary", "personal"]
+    assert list(task.begin(unsent)["train"]["model"]) == [BODY, HEAD]
+    model = normed()
+    kept = "module.1.num_batches_tracked"
+    other = LocalTraining(model, (SampleLoss(),), personal=frozenset({kept}))
+    job = job_of(other)
+    rest = {name: t for name, t in job.shared["buffers"].items() if name != kept}
+    buffers = other.begin(job._replace(shared={**job.shared, "buffers": rest}))["buffers"]
+    assert list(buffers) == [kept, "module.1.running_mean", "module.1.running_var"]
+
+
 def test_a_model_that_is_handed_over_is_whole() -> None:
     """What is personal is in it, as it was trained; parts send nothing beside it."""
     task = LocalTraining(network(), (Toward(),), personal=frozenset({HEAD}), hands_over=True)
@@ -291,7 +355,7 @@ class First(Part):
         return {**grads, "model": {name: 10 * g for name, g in grads["model"].items()}}
 
     def finish(self, model: Model, job: Job, carry: Any) -> Any:
-        return {"model": {BODY: T([[70.0]])}, "note": {"n": T(1)}}, {"first": {"n": T(2)}}
+        return {"model": {BODY: T([[70.0]])}, "note": {"n": T(1)}}, {"first": {"n": T(2)}, "both": {"n": T(1)}}
 
     def judged(self, model: Model, job: Job, carry: Any) -> Any:
         return {BODY: T([[1.0]]), HEAD: T([[1.0], [0.0]])}, {}
@@ -320,7 +384,7 @@ class Second(First):
         return {**grads, "model": {name: g + 1 for name, g in grads["model"].items()}}
 
     def finish(self, model: Model, job: Job, carry: Any) -> Any:
-        return {"note": {"n": T(2)}}, {"second": {"n": T(3)}}
+        return {"note": {"n": T(2)}}, {"second": {"n": T(3)}, "both": {"n": T(4)}}
 
     def judged(self, model: Model, job: Job, carry: Any) -> Any:
         return {BODY: T([[1.0]]), HEAD: T([[0.0], [1.0]])}, {}
@@ -337,7 +401,7 @@ def test_parts_side_by_side_see_what_those_before_them_made() -> None:
     # slopes -2, ten times that, and one more: 1 + 0.5 * 19
     assert result.reply["model"][BODY].tolist() == [[70.0]], "a part may send another model in the trained one's place"
     assert int(result.reply["note"]["n"]) == 2, "of two the later"
-    assert {name: int(tree["n"]) for name, tree in result.memory.items()} == {"first": 2, "second": 3}
+    assert {name: int(tree["n"]) for name, tree in result.memory.items()} == {"both": 4, "first": 2, "second": 3}
     assert float(result.metrics["loss"]) == 1.5 * 6.0
     # x = 1 and -1 with the label 1: by the last part's model x = 1 is right, by the first's -1
     handed = visit(replace(task, hands_over=True), job, steps=1)
@@ -450,6 +514,9 @@ def test_who_needs_each_answer_by_itself() -> None:
     assert reasons_for_each(method(kind=Folding)) == [f"runs Folding, {unsaid}"]
     assert reasons_for_each(method(kind=Starting)) == []
     assert averaged_trees(method(kind=Starting)) == {}
+    enough: Any = type("Enough", (), {"needs_each": "", "state": lambda *_: {}})()
+    assert reasons_for_each(method(model=enough)) == []
+    assert averaged_trees(method(model=enough)) == {}, "sums are enough for it, and it does not say that means are"
     median = "takes the median of the clients' values"
     assert reasons_for_each(method(model=Median(), buffers=Median())) == [median], "said once"
     assert reasons_for_each(method(Silent(), model=EMA(0.5, Median()))) == [median, f"runs Silent, {unsaid}"]
@@ -544,10 +611,19 @@ def test_rules_and_parts_fold_each_on_the_state_before_the_round() -> None:
     assert one.local_predictor(new, keeping)(x).logits.tolist() == [[4.0, 0.0]]
     own = one.with_own(new, keeping)
     assert own["count"]["n"].tolist() == [9.0]
+    silent = one.with_own(new, result._replace(reply={"model": {}, "buffers": {}}))
+    assert all(silent[tree][name] is t for tree in ("count", "model") for name, t in new[tree].items())
     assert new["model"][BODY].tolist() == [[5.0]]
     assert set(one.tasks) == {"train", "evaluate"}
     assert (one.readings(new), one.judges_together, one.needs_each) == ({}, False, None)
     assert (one.personal, one.pools_data, one.has_global_model, one.extra_tasks) == (False, False, True, {})
+
+    @dataclass(frozen=True)
+    class Otherwise(Method):
+        def predictor(self, state: Any) -> Any:
+            return lambda x: x
+
+    assert Otherwise(task, one.aggregate, Everybody(), Rate).export(new) is None, "no module computes that"
     headless = replace(one, has_global_model=False)
     assert set(headless.tasks) == {"train"}
     assert headless.predictor(new) is headless.export(new) is None

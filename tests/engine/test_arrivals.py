@@ -30,15 +30,18 @@ class Notes:
     def __init__(self, *failing: int) -> None:
         self.failing = failing
         self.asked: list[tuple[int, float, list[int]]] = []
+        self.private: dict[int, Trees] = {}  # what clients were sent beside what all were
 
     def run(self, request: Request) -> list[Answer]:
         self.asked.append((request.round, request.lr, [work.client for work in request.works]))
+        self.private |= {work.client: work.private for work in request.works}
         return [self.answer(work.client) for work in request.works]
 
     def answer(self, client: int) -> Answer:
         if client in self.failing:
             return Answer(client, None, "broken disk")
-        return Answer(client, Result({"model": {"w": torch.full((3,), float(client))}}, {}, {}))
+        kept = {"own": {"n": torch.tensor(client)}}
+        return Answer(client, Result({"model": {"w": torch.full((3,), float(client))}}, kept, {}))
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -51,9 +54,10 @@ class House:
         self.executor = Notes(*failing)
         self.store = ClientStore(folder, np.arange(10, 15), 1 << 20)
         zeros = np.zeros(5)
+        mbit = pace.pop("mbit", zeros)
         presence = there or (lambda round, now: np.ones(5, dtype=np.bool_))
         steps = lambda task, client: 1  # noqa: E731
-        self.clock = Clock(KEY, Pace(np.array(SECONDS), zeros, zeros, presence, steps, **pace))
+        self.clock = Clock(KEY, Pace(np.array(SECONDS), mbit, zeros, presence, steps, **pace))
 
     def exchange(self, round: int = 0, lr: float = 0.1, **options: Any) -> StreamingExchange:
         return StreamingExchange(self.executor, self.store, KEY, round, lr, clock=self.clock, **options)
@@ -90,6 +94,7 @@ def test_without_a_number_of_places_all_begin_at_once(tmp_path: Path) -> None:
     assert replies.examples.tolist() == [10, 11, 12]
     assert [float(result.reply["model"]["w"][0]) for result in replies.results] == [0.0, 1.0, 2.0]
     assert house.executor.asked == [(0, 0.1, [0, 1, 2])], "those who come together are run together"
+    assert house.executor.private == {0: {}, 1: {}, 2: own}
 
 
 def test_work_of_an_earlier_round_keeps_its_round_rate_and_message(tmp_path: Path) -> None:
@@ -216,6 +221,83 @@ def test_a_failed_client_is_missing_and_another_is_waited_for(tmp_path: Path) ->
     with pytest.raises(EmptyRound):
         stream.arrivals(2)
     assert stream.missing == {0: "broken disk", 1: "broken disk"}
+
+
+def test_a_failure_beside_a_good_answer_does_not_take_it_along(tmp_path: Path) -> None:
+    """Two must answer in a round; of the first two that come one has failed, and the third makes up for it."""
+    house = House(tmp_path, 0)
+    stream = house.exchange(policy=Policy(minimum=2, tolerate=0.5))
+    stream.begin("train", [0, 1, 2], MESSAGE)
+    replies = stream.arrivals(2)
+    assert replies.ids == (1, 2)
+    assert dict(replies.missing) == {0: "broken disk"}
+
+
+def test_no_more_are_needed_than_are_waited_for(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    stream = house.exchange(policy=Policy(minimum=3))
+    stream.begin("train", [0, 1, 2], MESSAGE)
+    assert stream.arrivals(2).ids == (0, 1)
+
+
+def test_answers_tell_of_those_missing_since_the_answers_before(tmp_path: Path) -> None:
+    """With a deadline of 2.5 s and one place client 4 is late, then 0 and 1 come; then 3 is late, and 2 would be."""
+    house = House(tmp_path, deadline=2.5)
+    stream = house.exchange()
+    stream.begin("train", [4, 0, 1, 3], MESSAGE, slots=1)
+    assert set(stream.arrivals(1).missing) == {4}
+    assert dict(stream.arrivals(1).missing) == {}
+    assert set(stream.arrivals(1).missing) == {3}
+    assert set(stream.missing) == {3, 4}, "the round's record has all of them"
+
+
+def test_who_waits_goes_on_waiting_when_others_begin(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    stream = house.exchange()
+    stream.begin("train", [0, 1], MESSAGE, slots=1)
+    stream.begin("train", [2], MESSAGE, slots=1)
+    assert house.clock.at_work() == {0}
+    assert stream.arrivals(3).ids == (0, 1, 2)
+    assert house.clock.now == 6.0, "one after the other"
+
+
+def test_later_questions_say_how_many_places_there_are(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    stream = house.exchange()
+    stream.begin("train", [0, 1, 2], MESSAGE, slots=1)
+    stream.begin("train", [3], MESSAGE, slots=3)
+    assert house.clock.at_work() == {0, 1, 2}
+    stream = House(tmp_path).exchange()
+    stream.begin("train", [0, 1], MESSAGE, slots=2)
+    stream.begin("train", [2, 3], MESSAGE, slots=1)
+    assert stream.clock.at_work() == {0, 1}
+
+
+def test_what_clients_keep_is_told_apart_by_the_answers_it_came_with(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    stream = house.exchange(round=6)
+    stream.begin("train", [0, 1], MESSAGE)
+    stream.arrivals(1)
+    stream.arrivals(1)
+    assert list(house.store.save()) == ["0", "1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0-7.0.safetensors", "1-7.1.safetensors"]
+    rehearsed = House(tmp_path / "none").exchange(keep_memory=False)
+    rehearsed.begin("train", [0], MESSAGE)
+    assert rehearsed.arrivals(1).ids == (0,)
+    assert rehearsed.store.clients() == []
+
+
+def test_ways_take_time_by_all_their_bytes(tmp_path: Path) -> None:
+    """40 bytes a second: 1 s for the message, 0.3 s for the answer; 1 also has 80 bytes of its own, and so 2 s more."""
+    house = House(tmp_path, mbit=np.full(5, 40 * 8 / 1e6))
+    stream = house.exchange()
+    stream.begin("train", [0, 1], MESSAGE, {1: {"note": {"n": torch.zeros(20)}}})
+    assert house.clock.answers == {"train": 12}
+    assert stream.arrivals(1).ids == (0,)
+    assert house.clock.now == pytest.approx(1 + 1 + 0.3)
+    assert stream.arrivals(1).ids == (1,)
+    assert house.clock.now == pytest.approx(2 + 1 + 2 + 0.3)
+    assert stream.bytes_down == 2 * 40 + 80
 
 
 def test_a_failure_that_is_not_tolerated_ends_the_run(tmp_path: Path) -> None:

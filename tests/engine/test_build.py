@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,11 @@ import torch
 
 from accord.client import Request, Work
 from accord.config import load_config
+from accord.core.disclosure import Disclosure
 from accord.core.optim import SGD, Adam, Schedule
 from accord.core.plan import Plan
 from accord.core.types import Facts
-from accord.data.federated import Pool
+from accord.data.federated import Dataset, Pool
 from accord.engine import build, evaluation, federation
 from accord.engine.build import build_algorithm, build_data, build_model, build_setup, load_data, public_samples
 from accord.engine.federation import Federation
@@ -136,6 +138,169 @@ def test_public_samples_are_the_first_of_the_other_data_sets_training_samples(mo
         public_samples(config, Facts((4,), 2, np.array([1])), "mnist")
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_a_federation_is_built_step_by_step(monkeypatch: pytest.MonkeyPatch, own: bool, split: str) -> None:
+    """Everything is looked at before it is used, and with the configuration that the data has settled."""
+    said: list[Any] = []
+    sets = ["evaluate.split=validation", "partition.validation=0.5"] if split == "validation" else []
+    config = load_config(sets=["executor=sequential", "algorithm.name=fedprox", *sets])
+    handed, settled = load_config(sets=["rounds=7"]), replace(config, rounds=8)
+    pool = Pool(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64))
+    given: Any = Dataset("x", pool, pool, ("a",)) if own else "loaded"
+    network = torch.nn.Linear(1, 1)
+    members = SimpleNamespace(members=[0, 2], sizes=np.array([1, 0, 1]))
+    answers = {"choose_device": CPU, "load_data": "loaded", "handed_over": handed, "settled": settled}
+    answers |= {
+        "build_data": "divided",
+        "judged_on_validation": "held out",
+        "facts_of": members,
+        "build_model": "model",
+    }
+    answers |= {"build_setup": "setup", "budget_of": "budget", "privately": "private", "build_algorithm": "method"}
+    answers |= {"filters_of": "filters", "check_asked": None, "check_data": None, "try_network": None}
+    answers |= {"check_defined": None, "choose": None}
+
+    def note(name: str) -> Any:
+        return lambda *call, **named: (said.append((name, *call, *named.items())), answers[name])[1]
+
+    class Built:
+        @property
+        def pace(self) -> None:
+            said.append("pace")
+
+        @property
+        def sums(self) -> None:
+            said.append("sums")
+
+    made: list[Federation] = []
+    for name in answers:
+        monkeypatch.setattr(federation, name, note(name))
+    monkeypatch.setattr(Federation, "_looked_over", lambda self: (made.append(self), Built())[1])
+    Federation.build(config, given if own else None, network if own else None)
+    judged = "held out" if split == "validation" else "divided"
+    assert said == [
+        ("choose_device", "auto"),
+        *([("handed_over", config)] if own else [("load_data", config)]),
+        ("settled", handed if own else config, given),
+        ("build_data", settled, given),
+        ("check_asked", "auto", "divided"),
+        ("check_data", "divided"),
+        *([("judged_on_validation", "divided")] if split == "validation" else []),
+        ("facts_of", settled, judged),
+        ("build_model", settled, members, network if own else None, CPU),
+        ("try_network", "model", judged),
+        ("build_setup", settled, members, "model"),
+        ("budget_of", settled, members, "setup"),
+        ("privately", "setup", "budget"),
+        ("build_algorithm", settled, "private"),
+        ("check_defined", "fedprox", "method", members),
+        ("filters_of", settled, "budget", "method"),
+        ("choose", "sequential", CPU, 2),
+        *("pace", "sums"),
+    ]
+    (one,) = made
+    assert (one.algorithm, one.data, one.model, one.config) == ("method", judged, "model", settled)
+    assert (one.own_data, one.own_network, one.filters, one.real) == (own, own, "filters", False)
+
+
+def test_remarks_on_a_federation_follow_what_its_data_has_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = TinyRun("fedavg").federation
+    asked: list[Any] = []
+    remarks: list[str] = []
+    monkeypatch.setattr(federation, "check_filters", lambda *given: asked.append(given))
+    monkeypatch.setattr(federation, "check_steps", lambda *given: (asked.append(given), remarks)[1])
+
+    def noted(note: str, hostile: Any) -> str:
+        given = replace(run, data=replace(run.data, note=note))
+        given.__dict__["hostile"] = hostile
+        return given._looked_over().data.note
+
+    two: Any = SimpleNamespace(note=lambda count: f"of {count} clients two attack", poisoned=lambda data: data)
+    assert noted("", None) == ""
+    assert noted("few samples", None) == "few samples"
+    assert noted("", two) == "of 4 clients two attack"
+    remarks.append("one takes no step")
+    assert noted("few samples", None) == "few samples; one takes no step"
+    assert noted("few samples", two) == "few samples; one takes no step; of 4 clients two attack"
+    config, members, method, site, filters = asked[0]
+    assert (config, members, method, filters) == (run.config, run.facts, run.algorithm, run.filters)
+    assert site.key == run.key
+    method, members, tolerate, on_one = asked[1]
+    assert (method, members, tolerate, on_one()) == (run.algorithm, run.facts, run.config.clients.tolerate, True)
+
+
+def test_clients_train_on_their_own_data_the_poisoned_ones_on_theirs() -> None:
+    run = TinyRun("fedavg").federation
+    other = replace(run.data, name="poisoned")
+    hostile: Any = SimpleNamespace(poisoned=lambda data: other if data is run.data else None, attack=None)
+
+    def trained(hostile: Any, pools: bool) -> Any:
+        seen: Any = SimpleNamespace(data=run.data, hostile=hostile, algorithm=SimpleNamespace(pools_data=pools))
+        return Federation.train_data.func(seen)  # type: ignore[attr-defined]
+
+    assert trained(None, False) is run.data
+    assert trained(hostile, False) is other
+    assert (trained(hostile, True).name, len(trained(hostile, True))) == ("poisoned", 1)
+    assert (trained(None, True).name, len(trained(None, True))) == ("tiny", 1)
+
+
+def test_what_is_known_of_a_federation_is_of_those_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Any = SimpleNamespace(config="config", data="data", train_data="trained", key="key", device=CPU, pace="pace")
+    monkeypatch.setattr(federation, "facts_of", lambda *given: given)
+    monkeypatch.setattr(federation, "Clock", lambda *given: given)
+    assert Federation.facts.func(seen) == ("config", "trained")  # type: ignore[attr-defined]
+    assert Federation.clock(seen, {"clock": {}}) == ("key", "pace", {"clock": {}})  # type: ignore[comparison-overlap]
+    site = Federation.site(seen, with_test=True)
+    assert (site.data, site.key, site.device, site.with_test) == ("trained", "key", CPU, True)
+    assert not Federation.site(seen).with_test
+    monkeypatch.setattr(federation, "identity", lambda *given: {"of": given[:2], "settings": {}})
+    monkeypatch.setattr(federation, "config_hash", lambda config: "hash")
+    monkeypatch.setattr("accord.engine.federation.catalog.sources", lambda config: {})
+    seen.model = "model"
+    for pace, settings in (
+        *((None, {}), (SimpleNamespace(digest=""), {})),
+        (SimpleNamespace(digest="abc"), {"traces": "abc"}),
+    ):
+        seen.pace = pace
+        found = Federation.identity.func(seen)  # type: ignore[attr-defined]
+        assert found == {"of": ("data", "model"), "settings": settings}, "its own data, whatever is made of it"
+
+
+def test_attacks_on_answers_need_answers() -> None:
+    run = TinyRun("fedavg").federation
+
+    def attackers(name: str, pools: bool) -> Any:
+        config = load_config(sets=[f"attack.name={name}", "attack.share=0.5"] if name != "none" else [])
+        method = SimpleNamespace(pools_data=pools)
+        seen: Any = SimpleNamespace(config=config, algorithm=method, data=run.data, key=run.key)
+        return Federation.hostile.func(seen)  # type: ignore[attr-defined]
+
+    assert attackers("none", False) is attackers("none", True) is None
+    assert attackers("sign_flip", False) is not None
+    assert attackers("label_flip", False) is not None
+    assert attackers("label_flip", True) is not None, "labels are flipped wherever the samples lie"
+    with pytest.raises(ConfigError, match="sign_flip changes what clients send"):
+        attackers("sign_flip", True)
+
+
+def test_who_attacks_sends_what_an_attack_makes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "make_executor", lambda *given, **named: "plain")
+    monkeypatch.setattr(federation, "Attacked", lambda *given: given)
+    run = TinyRun("fedavg").federation
+    for change in (None, "flip"):
+        attacked: Any = SimpleNamespace(attack=SimpleNamespace(change=change))
+        run.__dict__["hostile"] = attacked
+        said: Any = run.executor()
+        if change is None:
+            assert said == "plain", "it has changed data, and no answers"
+        else:
+            assert said[:3] == ("plain", attacked, "flip")
+            assert said[3]["train"]["model"] is Disclosure.UPDATE
+    run.__dict__["hostile"] = None
+    assert run.executor() == "plain"  # type: ignore[comparison-overlap]
+
+
 def test_an_executor_is_made_as_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(federation, "make_executor", lambda *given, **named: asked.append((given, named)))
@@ -175,6 +340,11 @@ def test_measures_look_at_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(scene.members) == [0, 1, 2, 3]
     said = {name: scene.facts[name] for name in ("algorithm", "dataset", "seed", "rounds", "split")}
     assert said == {"algorithm": "x", "dataset": run.data.name, "seed": 6, "rounds": 9, "split": "validation"}
+    assert not {"note", "client_names"} & scene.facts.keys()
+    seen.data = replace(run.data, note="few samples", names=("Aix", "Lyon", "Nice", "Pau"))
+    told = evaluation.scene_of(seen).facts
+    assert (told["note"], told["client_names"]) == ("few samples", ["Aix", "Lyon", "Nice", "Pau"])
+    seen.data = run.data
     visits: list[Any] = []
 
     def visit(*given: Any, epoch_end: Any) -> None:

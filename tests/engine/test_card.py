@@ -108,6 +108,9 @@ def test_sites_are_a_table_with_the_lowest_named() -> None:
 def test_of_many_sites_the_first_forty_are_shown() -> None:
     assert sum(line.startswith("| s") for line in card._sites(sites(40))) == 41
     assert not any("of 40 sites" in line for line in card._sites(sites(40)))
+    many = sites(42)
+    many.columns["accuracy"][40] = 0.125
+    assert "Lowest accuracy: s40, 0.125." in list(card._sites(many)), "of all of them"
     lines = list(card._sites(sites(41)))
     assert sum(line.startswith("| s") for line in lines) == 41, "and the head"
     assert lines[-1] == "The first 40 of 41 sites; all of them are in the run's `sites.csv`."

@@ -53,6 +53,8 @@ def test_pooled_clients_are_one_without_the_newcomers() -> None:
     assert one.train[0].tolist() == [0, 1, 4, 5]
     assert len(one.validation[0]) == len(one.test[0]) == 0
     assert one.unseen == frozenset()
+    named = replace(clients([5, 1], [2]), names=("Aix", "Lyon"))
+    assert pooled(named).names == (), "it is neither of them"
     with pytest.raises(ConfigError, match="cannot pool clients that see transformed inputs"):
         pooled(replace(clients([0]), transform=lambda x, y, client, index: x))
 

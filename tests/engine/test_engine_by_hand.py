@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from accord.client import Answer
+from accord.client import Answer, Draws
 from accord.config import load_config
 from accord.core.keys import Key
+from accord.core.model import Model
 from accord.core.plan import Plan
 from accord.core.task import LocalTraining, Part
 from accord.core.types import Facts, Result
@@ -26,6 +27,7 @@ from accord.engine.exchange import EmptyRound, LocalExchange, Policy, _shortened
 from accord.engine.federation import Federation
 from accord.engine.identity import _difference, _near
 from accord.engine.model_folder import file_names
+from accord.engine.node import Node
 from accord.engine.personal import OwnModels
 from accord.engine.planned import Shortage, _alone, _idle, check_steps
 from accord.engine.problem import as_asked, check_asked, check_defined, check_labels, facts_of, problem_of
@@ -33,6 +35,7 @@ from accord.engine.settled import handed_over, settled
 from accord.engine.sites import read_sites, write_sites
 from accord.errors import ConfigError, DataError, RunError
 from accord.measures.sites import Sites
+from accord.models import adapt
 from accord.parts.losses import SampleLoss
 from support.federation import tiny_model
 
@@ -138,6 +141,31 @@ def test_what_a_configuration_leaves_open(tmp_path: Path, monkeypatch: pytest.Mo
     assert elsewhere.data.options["path"] == "nowhere"
 
 
+def test_what_is_set_stays_and_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settled(load_config(sets=["task=regression"]), dataset([0, 1])).task == "regression"
+    given = handed_over(load_config(sets=["data.name=cub200", "data.image_size=40"]))
+    assert (given.data.name, given.data.options) == ("given", {}), "its settings were those of other data"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    for name in ("train.csv", "test.csv", "devices.csv", "there.csv", "home/mine.csv"):
+        (tmp_path / name).write_text("x")
+    files = ["data.name=table", "data.label=y", "data.path=train.csv", "data.test=test.csv"]
+    traces = ["pace.devices=devices.csv", "pace.intervals=there.csv", "pace.presence=trace"]
+    found = settled(load_config(sets=[*files, *traces]))
+    assert (found.data.options["path"], found.data.options["test"]) == (
+        str(tmp_path / "train.csv"),
+        str(tmp_path / "test.csv"),
+    )
+    assert (found.pace.devices, found.pace.intervals) == (str(tmp_path / "devices.csv"), str(tmp_path / "there.csv"))
+    home = settled(load_config(sets=["data.name=table", "data.label=y", "data.path=~/mine.csv"]))
+    assert home.data.options["path"] == str(tmp_path / "home" / "mine.csv")
+    paced = settled(load_config(sets=["pace.devices=devices.csv"]))
+    assert (paced.pace.devices, paced.pace.intervals) == (str(tmp_path / "devices.csv"), "")
+    nowhere = settled(load_config(sets=["pace.devices=nowhere.csv"]))
+    assert nowhere.pace.devices == "nowhere.csv"
+
+
 def test_sites_are_read_as_they_were_written(tmp_path: Path) -> None:
     sites = Sites(
         {
@@ -165,9 +193,11 @@ def test_sites_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_clients_hand_their_models_over_where_all_train() -> None:
     asked: list[tuple[str, tuple[int, ...]]] = []
+    sent: list[Any] = []
 
     def exchange(task: str, clients: Any, shared: Any, private: Any = None) -> Any:
         asked.append((task, tuple(clients)))
+        sent.append((shared, private))
         results = tuple(SimpleNamespace(reply={"model": {"w": torch.tensor([float(c)])}}) for c in clients)
         return SimpleNamespace(ids=tuple(clients), results=results)
 
@@ -190,6 +220,13 @@ def test_clients_hand_their_models_over_where_all_train() -> None:
     assert nobody.watching(exchange) is exchange  # type: ignore[arg-type,comparison-overlap]
     nobody.complete(exchange, {})  # type: ignore[arg-type]
     assert len(asked) == 4
+    sent.clear()
+    for clients in ([0], [0, 2]):
+        watched("train", clients, {"model": {}}, {0: {"note": {}}})
+    assert sent == [({"model": {}}, {0: {"note": {}}})] * 2, "what single clients are sent passes too"
+    replies = watched("train", [0, 2], {})
+    replies.results[0].reply["model"]["w"].fill_(9.0)
+    assert own.found[0]["model"]["w"].tolist() == [0.0], "what is kept is nobody else's"
 
 
 def test_rounds_in_words() -> None:
@@ -225,17 +262,46 @@ def test_in_a_rehearsal_everybody_answers_and_nobody_keeps_anything() -> None:
         config=SimpleNamespace(clients=clients),
         key=Key(1),
         algorithm=SimpleNamespace(schedule=SimpleNamespace(at=lambda round: 0.1 * round)),
-        train_data=SimpleNamespace(name_of=str),
+        train_data=SimpleNamespace(name_of=chr),
         facts=SimpleNamespace(members=[0, 1, 2]),
-        filters=(),
-        sums=None,
+        filters="filters",
+        sums="sums",
     )
     store: Any = object()
     real = Federation.exchange(federation, store, store, 3)
     assert (real.policy, real.drop_rate, real.keep_memory) == (Policy(5, 0.25), 0.5, True)
     assert (real.round, real.lr) == (3, pytest.approx(0.3))
+    assert (real.cohort, real.sums, real.filters, real.name_of) == ((2, 3), "sums", "filters", chr)
     played = Federation.exchange(federation, store, store, 3, rehearsal=True)
     assert (played.policy, played.drop_rate, played.keep_memory) == (Policy(1, 0.25), 0.0, False)
+    assert (played.cohort, played.sums, played.filters, played.name_of) == ((2, 3), None, "filters", chr)
+    clock: Any = SimpleNamespace(now=5.0)
+    assert Federation.exchange(federation, store, store, 3, clock=clock).clock is clock
+
+
+def test_who_is_there_by_the_clock_makes_a_rounds_world() -> None:
+    """Three members of four clients; five must answer, or all where there are fewer."""
+    waits: list[int] = []
+    federation: Any = SimpleNamespace(
+        config=SimpleNamespace(clients=SimpleNamespace(minimum=5)),
+        facts=facts(3, 2, 1, 5, unseen=frozenset({1})),
+        key=Key(1),
+    )
+
+    def clock(*there: int, pace: Any = "some") -> Any:
+        return SimpleNamespace(pace=pace, present=lambda round, members: list(there), wait=lambda: waits.append(1))
+
+    world = Federation.world(federation, 4, clock(0, 2, 3))
+    assert (world.round, list(world.clients), world.key) == (4, [0, 2, 3], Key(1))
+    assert world.sizes.tolist() == [3, 2, 1, 5]
+    assert waits == []
+    with pytest.raises(EmptyRound, match="2 of 3 clients are there, at least 3 are needed"):
+        Federation.world(federation, 4, clock(0, 3))
+    assert waits == [1], "time passes"
+    federation.config.clients.minimum = 2
+    assert list(Federation.world(federation, 4, clock(0, 3)).clients) == [0, 3]
+    for still in (None, clock(pace=None)):
+        assert list(Federation.world(federation, 4, still).clients) == [0, 2, 3]
 
 
 def test_a_model_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,12 +381,14 @@ def test_models_that_are_too_large_to_be_kept_are_named_by_their_size() -> None:
     trained = LocalTraining(tiny_model(), (SampleLoss(),))
     size = sum(t.numel() * t.element_size() for tree in trained.model.init() for t in tree.values())
 
-    def kept(members: int, megabytes: float, personal_method: bool = True, task: Any = trained) -> OwnModels:
+    def kept(
+        members: int, megabytes: float, personal_method: bool = True, task: Any = trained, budget: Any = None
+    ) -> OwnModels:
         federation: Any = SimpleNamespace(
             algorithm=SimpleNamespace(personal=personal_method, tasks={"train": task}),
             facts=SimpleNamespace(members=list(range(members))),
             config=SimpleNamespace(checkpoint=SimpleNamespace(personal_mb=megabytes)),
-            filters=SimpleNamespace(budget=None),
+            filters=SimpleNamespace(budget=budget),
         )
         return OwnModels.of(federation)
 
@@ -331,6 +399,16 @@ def test_models_that_are_too_large_to_be_kept_are_named_by_their_size() -> None:
     assert refused.task is None
     assert refused.why_not == f"{3 * many} models would take 3.0 MB, and checkpoint.personal_mb = 2 allows no more"
     assert kept(1, 1, personal_method=False) == OwnModels(None, [0])
+    for name, unit, stay in (("local", "client", True), ("central", "client", True), ("sample", "sample", False)):
+        spent = SimpleNamespace(name=name, protection=SimpleNamespace(unit=unit))
+        assert (kept(1, 1, budget=spent).task is None) == stay
+        why = f"privacy.name = '{name}' keeps the clients' own models with them"
+        assert kept(1, 1, budget=spent).why_not == (why if stay else "")
+    layers = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False), torch.nn.BatchNorm1d(1 << 17, affine=False))
+    wide = torch.nn.Sequential(*layers, torch.nn.Linear(1, 1, bias=False))
+    statistics = LocalTraining(Model(adapt(wide, head="2", example=None)), (SampleLoss(),))  # a megabyte of them
+    assert kept(1, 1, task=statistics).task is None
+    assert kept(1, 2, task=statistics).task is not None
     assert "in a way of its own" in kept(1, 1, task=object()).why_not
 
 
@@ -366,6 +444,25 @@ def test_remarks_of_all_tasks_that_train() -> None:
         check_steps(method, facts(2, 3, 1), 0.0, lambda: True)
     method.tasks = {"train": replace(task, plan=replace(plan, epochs=0))}
     assert check_steps(method, facts(3, 3), 0.0, lambda: True) == []
+    method.tasks = {"train": replace(task, plan=replace(plan, epochs=0, steps=2))}
+    with pytest.raises(ConfigError, match="nobody would train"):
+        check_steps(method, facts(3, 3), 0.0, lambda: True)
+
+
+def test_a_batch_of_one_sample_is_no_harm_but_to_batch_norm() -> None:
+    """Of 5 and 4 samples in batches of 4 the first client has one left over."""
+    layers = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2))
+    normed = LocalTraining(Model(adapt(layers, head="2")), (SampleLoss(),), plan=Plan(batch_size=4))
+    plain = replace(normed, model=tiny_model())
+
+    def remarks(task: LocalTraining, tolerate: float, on_one: bool) -> list[str]:
+        method: Any = SimpleNamespace(tasks={"train": task})
+        return check_steps(method, facts(5, 4), tolerate, lambda: on_one)
+
+    assert remarks(plain, 0.0, False) == remarks(normed, 0.0, True) == []
+    assert remarks(normed, 0.5, False)[0].startswith("1 of 2 clients come to a batch of one sample")
+    with pytest.raises(ConfigError, match="on which batch norm cannot train"):
+        remarks(normed, 0.4, False)
 
 
 def test_what_a_client_keeps_is_of_its_round_and_exchange() -> None:
@@ -399,6 +496,10 @@ def test_what_a_method_is_not_defined_for() -> None:
         method: Any = SimpleNamespace(tasks={"ask": object(), "train": task})
         check_defined("mine", method, Facts((1,), 2, np.array([1]), **known))
 
+    task, other = (LocalTraining(tiny_model(), (part,)) for part in (plain, mixing))
+    method: Any = SimpleNamespace(tasks={"train": task, "again": other})
+    with pytest.raises(ConfigError, match="its part Mixing"):  # whichever task it is in
+        check_defined("mine", method, Facts((1,), 2, np.array([1]), vocabulary=5))
     several: Any = object()
     check(mixing)
     check(plain, vocabulary=5)
@@ -410,6 +511,16 @@ def test_what_a_method_is_not_defined_for() -> None:
     check(choosy, problem="tokens")
     with pytest.raises(ConfigError, match=r"mine is not defined for task regression, .* part Choosy needs classes"):
         check(choosy, problem="regression")
+
+
+def test_a_node_is_one_client_and_nobody_else() -> None:
+    data: Any = object()
+    node = Node(3, data, Key(8), torch.device("cpu"))
+    assert node.client_data(3) is data
+    assert node.draws(3, "judge", 2) == Draws(Key(8), "judge", 2)
+    for asked in (lambda: node.client_data(4), lambda: node.draws(4, "judge", 2)):
+        with pytest.raises(RunError, match="this node is client 3, and was asked to be client 4"):
+            asked()
 
 
 def test_a_plot_is_of_what_was_asked_or_of_what_a_run_is_judged_by(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import accord
-from accord.client import Answer, Request, Sums
+from accord.client import Answer, Draws, Request, Sums
 from accord.core.keys import Key
 from accord.core.types import Result
 from accord.engine.exchange import EmptyRound, LocalExchange, Policy, collect
@@ -171,6 +171,78 @@ def test_clients_that_drop_out_are_not_sent_anything(tmp_path: Path) -> None:
     assert list(replies.ids) == [work.client for work in notes.asked[0].works] == sorted({*range(5)} - {*gone})
     assert exchange.bytes_down == 40 * len(replies)
     assert exchange.missing == dict.fromkeys(gone, "dropped out (simulated)")
+
+
+def test_every_task_has_drop_outs_of_its_own_and_all_of_a_round_are_missing(tmp_path: Path) -> None:
+    _, exchange = noting(tmp_path, 2, drop_rate=0.5)
+    gone: dict[str, set[int]] = {}
+    for task in ("train", "ask"):
+        gone[task] = {client for client in range(5) if Key(3).at(f"drop.{task}", 2, client).random() < 0.5}
+        replies = exchange(task, range(5), MESSAGE)
+        assert set(replies.ids) == {*range(5)} - gone[task]
+        assert set(replies.missing) == gone[task]
+    assert gone["train"] != gone["ask"]
+    assert set(exchange.missing) == gone["train"] | gone["ask"]
+
+
+def test_who_failed_is_missing_in_a_round_that_is_skipped(tmp_path: Path) -> None:
+    """Two must answer; one drops out, one fails, which is tolerated: nothing is kept, and both are told."""
+
+    class Broken(Notes):
+        def run(self, request: Request) -> list[Answer]:
+            return [Answer(a.client, None, "broken disk") if a.client == 1 else a for a in super().run(request)]
+
+    _, exchange = noting(tmp_path, policy=Policy(minimum=2, tolerate=0.5))
+    exchange.executor = Broken()
+    exchange._drops = lambda task, client: client == 2  # type: ignore[method-assign]
+    with pytest.raises(EmptyRound):
+        exchange("train", [0, 1, 2], MESSAGE)
+    assert exchange.missing == {1: "broken disk", 2: "dropped out (simulated)"}
+    assert (exchange.bytes_down, exchange.bytes_up) == (80, 0)
+
+
+class Doubling:
+    """Filters that send half of an answer and give it back whole; what they were asked is noted."""
+
+    central = False
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def outgoing(self, task: str, request: Request, work: Any, result: Result, draws: Draws) -> Result:
+        self.heard.append((task, request.round, work.client, draws))
+        return result._replace(reply={"model": {"w": torch.zeros(1)}}, memory={"gap": {"g": torch.ones(1)}})
+
+    def incoming(self, task: str, shared: Any, reply: Any) -> Any:
+        return {"model": {"w": torch.full((3,), 7.0)}}
+
+    def together(self, task: str, shared: Any, replies: Any, key: Key, round: int) -> Any:
+        self.heard.append((task, shared, replies.ids, key, round))
+        return replies
+
+
+def test_answers_pass_the_filters_with_draws_of_their_own_clients(tmp_path: Path) -> None:
+    """Counted are the four bytes that lay on the wire; the server has what was made of them, and clients their gaps."""
+    filters: Any = Doubling()
+    _, exchange = noting(tmp_path, 5, filters=filters)
+    replies = exchange("train", [2, 1], MESSAGE)
+    mine = [("train", 5, client, Draws(Key(3).client(client), "train", 5)) for client in (1, 2)]
+    assert filters.heard == [*mine, ("train", MESSAGE, (1, 2), Key(3), 5)]
+    assert [result.reply["model"]["w"].tolist() for result in replies.results] == [[7.0] * 3] * 2
+    assert exchange.bytes_up == 2 * 4
+    assert exchange.carried[1]["model"]["w"].tolist() == [0.0]
+    assert [set(exchange.store.get(client) or {}) for client in (1, 2)] == [{"gap"}, {"gap"}]
+
+
+def test_a_share_is_not_missed_by_rounding() -> None:
+    """0.29 * 100 is a little less than 29 as computers have it."""
+    failed = [Answer(k, None, "no") for k in range(29)]
+    good = [Answer(k, GOOD) for k in range(29, 100)]
+    assert len(collect("train", 0, range(100), [*failed, *good], Policy(tolerate=0.29), {})[0]) == 71
+    with pytest.raises(RunError, match="30 of 100 clients failed"):
+        collect("train", 0, range(100), [*failed, Answer(29, None, "no"), *good[1:]], Policy(tolerate=0.29), {})
+    away = dict.fromkeys(range(4, 100), "away")
+    assert len(collect("train", 0, range(100), [*failed[:3], good[0]], Policy(tolerate=0.03), away)[0]) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from accord.core.plan import Plan
 from accord.core.types import Facts
 from accord.engine.filtering import budget_of, filters_of, privately
 from accord.errors import ConfigError
-from accord.filters import NO_FILTERS
+from accord.filters import NO_FILTERS, Budget
 from support.federation import TinyRun
 
 PRIVATE = ("privacy.name=central", "privacy.clip=1", "privacy.noise=1")
@@ -63,6 +63,23 @@ def test_what_privacy_does_not_cover_is_refused(sets: tuple[str, ...], said: str
     open_house = load_config(sets=[*(one for one in sets if not one.startswith("privacy"))])
     assert budget_of(open_house, facts, run.setup) is None
     assert privately(run.setup, None) is run.setup
+
+
+def test_the_accounting_is_of_the_members_their_plan_and_their_presence(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(Budget, "of", lambda *given, **named: asked.append({"given": given, **named}))
+    run = TinyRun("fedavg", plan=Plan(epochs=3, steps=2, batch_size=4))
+    facts = Facts((1,), 2, np.array([40, 0, 30, 20]), frozenset({3}))
+    away = ["pace.presence=chance", "pace.share=0.5"]
+    for sets, steady in (((), True), ((), False), (away, True)):
+        budget_of(load_config(sets=[*PRIVATE, "rounds=7", *sets]), facts, run.setup, steady=steady)
+    first, *others = asked
+    assert first["given"][0] == "central"
+    assert first["given"][1].items() >= {"clip": 1.0, "noise": 1.0}.items()
+    assert (first["sizes"], first["plan"], first["rounds"]) == ([40, 30], run.setup.plan, 7)
+    assert first["sampler"] is run.setup.sampler
+    assert [one["steady"] for one in asked] == [True, False, False], "who is away is not drawn"
+    assert len(others) == 2
 
 
 def test_where_samples_are_protected_batches_are_drawn_sample_by_sample() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import accord
-from accord.data.federated import Dataset
+from accord.data.federated import Dataset, Groups
 from accord.engine import identity
 from accord.errors import CheckpointError, DataError
+from accord.settings import Source
 from support.federation import tiny_data
 
 
@@ -168,6 +170,108 @@ def test_digests_by_hand() -> None:
     seen = [x[:1] + 0 + 0, x[2:3] + 1 + 2]
     whole = hashlib.sha256(b"".join(t.numpy().tobytes() for t in seen)).hexdigest()
     assert identity.data_identity(turned)["changed_inputs"] == whole
+
+
+def test_every_difference_of_data_is_another_identity() -> None:
+    data = tiny_data(sizes=(2, 3))
+    known = identity.data_identity(data)
+    assert not {"task", "client_names", "columns_and_classes"} & known.keys()
+    assert (known["name"], known["classes"], known["unseen"]) == ("tiny", 3, [])
+
+    def differing(**changes: Any) -> set[str]:
+        found = identity.data_identity(replace(data, **changes))
+        return {name for name in found if found.get(name) != known.get(name)}
+
+    pool = data.train_pool
+    one, other = Groups.of([[0, 1], [2, 3]]), Groups.of([[4], []])
+    assert differing(test_pool=replace(pool, x=pool.x + 1)) == {"test_values"}
+    assert differing(test_pool=replace(pool, y=1 - pool.y)) == {"test_values"}
+    assert differing(train_pool=replace(pool, y=1 - pool.y)) == {"train_values"}
+    assert differing(train_pool=replace(pool, mean=(0.5,), std=(1.0,))) == {"train_values"}
+    assert differing(train_pool=replace(pool, x=pool.x.double())) == {"train_values"}
+    for part in ("train", "validation", "test"):
+        for groups in (one, other):
+            assert differing(**{part: groups}) == {"division"}
+    assert differing(unseen=frozenset({1})) == {"unseen"}
+    assert differing(names=("Aix", "Lyon")) == {"client_names"}
+    assert differing(problem="tokens") == {"task"}
+    assert differing(name="other") == {"name"}
+    assert differing(raw=data.inputs) == {"columns_and_classes"}
+    first, second = (identity.data_identity(replace(data, raw=data.inputs, classes=c)) for c in (("a",), ("b",)))
+    assert first["columns_and_classes"] != second["columns_and_classes"]
+    assert identity.data_identity(replace(data, unseen=frozenset({1, 0})))["unseen"] == [0, 1]
+
+
+def test_what_an_owner_froze_is_recorded_with_its_values() -> None:
+    layers = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2))
+    given = accord.adapt(layers, head="2")
+    assert identity.network_identity(given, (2,))["fixed"] == []
+    layers[1].eval()
+    layers[2].bias.requires_grad_(False).fill_(3.0)
+
+    def short(tensor: Tensor) -> str:
+        return hashlib.sha256(tensor.detach().numpy().tobytes()).hexdigest()[:16]
+
+    statistics = [
+        f"module.1.running_mean {short(torch.zeros(2))}",
+        f"module.1.running_var {short(torch.ones(2))}",
+        f"module.1.num_batches_tracked {short(torch.zeros(1, dtype=torch.int64))}",
+    ]
+    found = identity.network_identity(given, (2,))
+    assert found["fixed"] == ["module.1", f"module.2.bias {short(torch.full((2,), 3.0))}", *statistics]
+    assert given.get_parameter("module.2.bias").tolist() == [3.0, 3.0], "only a copy is tried"
+    assert not given.get_submodule("module.1").training
+    assert given.get_submodule("module.0").training
+
+
+def test_answers_are_those_of_evaluation_and_draw_nothing() -> None:
+    given = accord.adapt(nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 8)), head="2")
+    answers = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        answers.append(identity.network_identity(given, (6,))["answers"])
+        drawn = torch.rand(1)
+        torch.manual_seed(seed)
+        assert torch.equal(torch.rand(1), drawn)
+    assert answers[0] == answers[1]
+    assert given.training
+
+
+def test_token_ids_are_tried_as_such() -> None:
+    """Zeros and ones, as the numbers drawn are below a half or above; another row for each."""
+
+    class Rows(nn.Module):
+        head_name, map_shape, num_features = "head", None, 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(1, 1)
+
+        def logits_and_features(self, x: Tensor, fuse: Any = None) -> tuple[Tensor, Tensor]:
+            assert x.dtype == torch.int64
+            return x.double(), x.double()
+
+    generator = torch.Generator().manual_seed(0)
+    torch.rand((1,), generator=generator)  # the bias
+    torch.rand((1, 1), generator=generator)  # the weight
+    tokens = (torch.rand((2, 8), generator=generator) > 0.5).double()
+    assert 0 < float(tokens.mean()) < 1
+    found = identity.network_identity(Rows(), (8,), whole=True)["answers"]
+    assert found == tokens.flatten().tolist()
+
+
+def test_the_kind_of_inputs_reaches_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(identity, "network_identity", lambda *given: asked.append(given))
+    data = tiny_data(sizes=(2, 3))
+    model: Any = SimpleNamespace(network="network", fields="fields")
+    source = Source("a.module", "package", "1.0")
+    found = identity.identity(data, model, "the hash", {"algorithm mine": source})
+    words = replace(data, train_pool=replace(data.train_pool, x=data.train_pool.x.long()))
+    identity.identity(words, model, "", {})
+    assert asked == [("network", (1, 8, 8), False, "fields"), ("network", (1, 8, 8), True, "fields")]
+    assert found["settings"] == {"hash": "the hash"}
+    assert found["plugins"]["algorithm mine"]["version"] == "1.0"
 
 
 def test_no_row_of_a_long_tensor_is_passed_over() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import accord
@@ -62,10 +63,12 @@ def test_the_line_names_a_few() -> None:
 
 @dataclass(frozen=True)
 class Unwilling(Part):
-    """Client 1 fails in its first two rounds."""
+    """Client 1 fails in some rounds, if it is not told otherwise in its first two."""
+
+    rounds: tuple[int, ...] = (0, 1)
 
     def begin(self, model: Any, job: Any) -> dict[str, Any]:
-        if int(job.info["client"]) == 1 and int(job.info["round"]) < 2:
+        if int(job.info["client"]) == 1 and int(job.info["round"]) in self.rounds:
             raise ValueError("not today")
         return {}
 
@@ -91,6 +94,21 @@ def test_a_runs_summary_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert outcome.summary["left_out"] == {"1": {"times": 2, "why": "ValueError: not today"}}
     assert outcome.summary["dropped_out"] == outcome.summary["skipped_rounds"] == 0
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["left_out"] == outcome.summary["left_out"]
+
+
+def test_who_fails_when_all_is_over_is_left_out_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the last round all clients train once more, to be judged by their own models."""
+    part = Unwilling((2,))  # rounds are counted from 0, and there are two
+    monkeypatch.setattr("accord.engine.federation.build_algorithm", lambda _, setup: averaging(setup, part))
+    rng = np.random.default_rng(0)
+    names = [("Aix", "Lyon", "Pau")[place % 3] for place in range(30)]
+    data = accord.from_arrays(rng.normal(size=(30, 2)).astype(np.float32), rng.integers(0, 2, 30), clients=names)
+    sets = ["rounds=2", "model.name=linear", "executor=sequential", "evaluate.personal=true", f"out={tmp_path}"]
+    config = accord.load_config(sets=[*sets, "clients.tolerate=0.4", "clients.fraction=1", "device=cpu"])
+    outcome = accord.run(config, data=data)
+    assert all("missing" not in record for record in outcome.metrics)
+    assert outcome.summary["left_out"] == {"Lyon": {"times": 1, "why": "ValueError: not today"}}
+    assert outcome.summary["personal_accuracy"]["clients"] == 2
 
 
 def test_who_was_missing_before_the_first_round_is_in_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
+from accord.core.model import Model
 from accord.core.tensors import Tree, clone
-from accord.engine.model_folder import _files
+from accord.core.whole import as_given
+from accord.engine.model_folder import _files, _untrained
+from accord.models import adapt
 from support.federation import tiny_model
 
 MODEL = tiny_model()
@@ -54,6 +57,23 @@ def test_clients_keep_what_differs_from_the_global_model() -> None:
         "b": (1, "b.safetensors"),
     }
     assert record["shared"] is None
+
+
+def test_a_clients_running_statistics_are_in_its_file() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2))
+    model = Model(adapt(layers, head="2"))
+    params, buffers = model.init()
+    trained = {**buffers, "module.1.running_mean": torch.tensor([3.0, 4.0])}
+    subject: Any = SimpleNamespace(model=model.module(params, buffers), network=model.network, clients={4: "a"})
+    own: Any = SimpleNamespace(task=SimpleNamespace(model=model), found={4: {"model": params, "buffers": trained}})
+    record: dict[str, Any] = {"clients": {}}
+    found = {name: load(data) for name, data in _files(subject, own, record)}
+    assert {name: t.tolist() for name, t in found["clients/a.safetensors"].items()} == {"1.running_mean": [3.0, 4.0]}
+    assert record["clients"]["a"]["number"] == 4
+    layers[1].eval()
+    still = Model(adapt(layers, head="2"))
+    common = _untrained(as_given(still.network))
+    assert set(common) == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
 
 
 def test_without_a_global_model_what_nobody_trains_is_common() -> None:

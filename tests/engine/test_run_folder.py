@@ -287,6 +287,20 @@ def test_whoever_comes_second_finds_a_run_and_changes_nothing(tmp_path: Path) ->
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_the_configuration_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it a folder holds a run, so that all else must be there."""
+    written: list[str] = []
+
+    def write(path: Path, data: str) -> None:
+        written.append(path.name)
+        write_atomic(path, data)
+
+    for module in ("folder", "identity"):
+        monkeypatch.setattr(f"accord.engine.{module}.write_atomic", write)
+    assert _filled(tmp_path, load_config(), {"data": 1}, {"note.txt": "a"})
+    assert written == ["identity.json", "note.txt", "config.toml"]
+
+
 def test_no_log_is_cut_where_another_one_is_a_link(tmp_path: Path, treasure: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"round": 1}\n')
     (tmp_path / "timings.jsonl").symlink_to(treasure)

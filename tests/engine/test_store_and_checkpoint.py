@@ -132,6 +132,36 @@ def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["4-2.1.safetensors"]
 
 
+def test_what_was_held_before_takes_no_room_after_a_checkpoint_was_taken_over(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, limit_bytes=800)
+    store.put(0, (1, 0), memory(0))
+    store.put(1, (1, 0), memory(1))
+    store.restore({})
+    store.put(2, (2, 0), memory(2))
+    store.put(3, (2, 0), memory(3))
+    assert not list(tmp_path.iterdir()), "both fit"
+
+
+def test_memory_that_was_changed_on_the_disk_is_not_taken(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    store.put(3, (1, 0), memory(3))
+    manifest = store.save()
+    (tmp_path / "3-1.0.safetensors").write_bytes(encode(memory(4)))
+    store.restore(manifest)
+    with pytest.raises(CheckpointError, match="is damaged: its checksum differs"):
+        store.get(3)
+
+
+def test_an_empty_memory_is_kept_of_a_client_that_had_one(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path, SIZES, 1 << 20)
+    store.put(3, (1, 0), memory(3))
+    store.put(3, (2, 0), {})
+    assert store.save()["3"][0] == "3-2.0.safetensors"
+    found = store.get(3)
+    assert found is not None
+    assert found["control"]["w"][0] == 3
+
+
 def test_a_method_without_memory_leaves_no_trace(tmp_path: Path) -> None:
     store = ClientStore(tmp_path, SIZES, 1 << 20)
     store.put(3, (0 + 1, 0), {})

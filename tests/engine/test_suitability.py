@@ -19,6 +19,7 @@ from accord.core.types import Result
 from accord.engine.suitability import (
     UnsuitableError,
     _alike,
+    _check_by_sample,
     _check_covered,
     _check_parts,
     _Door,
@@ -115,6 +116,21 @@ def test_what_reads_data_outside_of_its_steps_is_found() -> None:
 
 def fails(*_: Any) -> Any:
     raise ValueError("it asks\nfor a value")
+
+
+def test_each_reason_against_single_samples_counts() -> None:
+    task: Any = TinyRun("fedavg").algorithm.tasks["train"]
+    site: Any = "site"
+
+    def check(beyond: str, no_sum: str) -> None:
+        seen: Any = SimpleNamespace(beyond_steps=lambda task: beyond, not_a_sum=lambda task, site: no_sum)
+        _check_by_sample("mine", "privacy.name = 'sample'", task, seen, site)
+
+    check("", "")
+    with pytest.raises(UnsuitableError, match=r"mine does not fit privacy\.name = 'sample': it reads data"):
+        check("it reads data", "")
+    with pytest.raises(UnsuitableError, match="it compares samples"):
+        check("", "it compares samples")
 
 
 def test_what_is_no_sum_over_samples_is_found() -> None:

@@ -51,6 +51,16 @@ def test_when_a_tree_passes(phases: set[str], rounds: int, words: str) -> None:
     assert _when(phases, rounds) == words
 
 
+def test_what_lay_on_the_wire_is_weighed() -> None:
+    """Twelve bytes, sent as four; where nothing is known of the wire, they are twelve."""
+    result = Result({"model": {"w": torch.zeros(3)}}, {}, {})
+    for carried, size in (({"model": {"w": torch.zeros(1)}}, 4), (None, 12)):
+        notes = _Notes()
+        notes.up("first", "train", {}, result, carried)
+        (parcel,) = notes.parcels({"train": {"model": Disclosure.UPDATE}}, 1)
+        assert (parcel.bytes, parcel.direction, parcel.kind) == (size, "up", Disclosure.UPDATE)
+
+
 def test_what_the_first_client_gets_and_gives_is_noted() -> None:
     """Of two clients; a tree is as large as it ever was, and what came back from a client is known when it goes out."""
     notes = _Notes()

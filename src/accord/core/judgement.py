@@ -31,8 +31,8 @@ class Judgement(Question):
     def answer(self, job: Job) -> Trees:
         predict, data, problem = self.predictor(job.shared), job.data, self.model.problem.plain
         sums = torch.zeros(2, dtype=torch.float64, device=job.info["lr"].device)
-        if predict is not None and data.has_test:
-            count = len(data.test_y)
+        count = len(data.test_y)
+        if predict is not None:
             order = torch.arange(count, device=data.test_y.device)
             if self.together:
                 mixed = torch.randperm(count, generator=torch.Generator().manual_seed(0))
@@ -41,5 +41,5 @@ class Judgement(Question):
                 rows = order[start : start + self.batch_size]
                 logits, y = predict(data.test_x[rows]).logits, data.test_y[rows]
                 sums += torch.stack([problem.score(logits, y).sum(), problem.loss(logits, y).double().sum()])
-        examples = torch.tensor(float(len(data.test_y)), dtype=torch.float64, device=sums.device)
+        examples = torch.tensor(float(count), dtype=torch.float64, device=sums.device)
         return {"score": {"correct": sums[0], "loss": sums[1], "examples": examples}}

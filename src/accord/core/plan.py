@@ -34,7 +34,7 @@ class Plan:
         if examples == 0 or (self.epochs == 0 and self.steps == 0):
             return []
         if self.poisson:
-            size = min(self.batch_size or examples, examples)
+            size = self.batch_size or examples
             count = self.steps or self.epochs * -(-examples // size)
             return [np.flatnonzero(rng.random(examples) < size / examples) for _ in range(count)]
         batches: list[Indices] = []
