@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ from accord.measures.confusion import confusion_matrix
 from accord.measures.drift import cosines
 from accord.measures.ece import ece
 from accord.measures.f1 import f1, macro_f1, micro_f1
-from accord.measures.metric import Metric
+from accord.measures.metric import Metric, metric
 from accord.measures.perplexity import _power
 from accord.measures.predictions import ClientScores, Scores
 from accord.measures.scene import Final
@@ -124,6 +125,7 @@ def test_rounds_and_targets() -> None:
     assert top_mean(history, 1) == 0.75
     with pytest.raises(DataError, match="no round was evaluated"):
         top_mean({1: math.nan})
+    assert rounds_to({1: 0.5 - 1e-9}, [0.5]) == {0.5: 1}, "as far as rounding may miss it"
     assert rounds_to({30: 0.4, 10: 0.3, 20: 0.5}, [0.4, 0.5, 0.6, 0.1 + 0.2]) == {
         0.4: 20,
         0.5: 20,
@@ -186,6 +188,9 @@ def test_what_a_round_says_of_each_client() -> None:
     assert record["clients"]["weighted_mean"] == 0.5
     scene.problem = RMSE
     assert MEASURES["clients"].round(scene, moment)["clients"]["best"] == pytest.approx(1 / 3), "less is better"
+    squares = replace(scores([4.0, 12.0, 1.0], [2, 0, 1]), problem=RMSE)  # roots of 8 and of 1
+    moment.predictions = SimpleNamespace(clients=lambda split: squares)
+    assert MEASURES["clients"].round(scene, moment)["each_client"] == [2.8284, None, 1.0]
     moment.predictions = None
     assert MEASURES["clients"].round(scene, moment) == {}
     for count, named in ((1000, True), (1001, False)):
@@ -550,6 +555,47 @@ def test_a_metric_of_each_client_unless_nobody_asks() -> None:
         infinite = Metric(lambda logits, labels, value=value: value, "infinite")
         with pytest.raises(DataError, match=f"metric infinite gave {value}"):
             infinite.round(scene, moment)
+
+
+def test_a_metric_is_not_asked_about_clients_without_samples() -> None:
+    asked: list[list[int]] = []
+    metric = Metric(lambda logits, labels: asked.append(labels.tolist()) or float(labels.sum()), "total")
+    groups = Groups.of([[0, 1], [], [2]])
+    labels = Scores(np.zeros(3), np.zeros(3), T([4, 5, 6]), T([[0.0], [0.0], [0.0]]), torch.zeros(0))
+    final: Any = SimpleNamespace(clients=ClientScores(labels, np.array([2, 0, 1]), groups, ACCURACY))
+    scene: Any = None
+    np.testing.assert_array_equal(metric.sites(scene, final)["total"], [6.0 + 4.0, math.nan, 5.0])
+    assert asked == [[6, 4], [5]]
+    final.clients = None
+    assert metric.sites(scene, final) == {}
+
+
+def test_what_a_metric_cannot_import_is_told_by_the_extra_that_brings_it() -> None:
+    def imports(logits: Any, labels: Any) -> float:
+        raise ModuleNotFoundError("No module named 'skiing'", name="skiing")
+
+    scene: Any = SimpleNamespace(problem=ACCURACY, data=SimpleNamespace(num_classes=2))
+    with pytest.raises(ConfigError, match=r"evaluate\.mine needs skiing, .* pip install 'accord-fl\[winter\]'"):
+        Metric(imports, "mine", extra="winter").check(scene)
+    with pytest.raises(ModuleNotFoundError, match="skiing"):
+        Metric(imports, "mine").check(scene)
+
+
+def test_metrics_of_the_package_are_registered_before_a_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+
+    class Registry:
+        def __len__(self) -> int:
+            said.append("all imported")
+            return 0
+
+        def add(self, name: str) -> Any:
+            return lambda entry: said.append((name, entry.name, entry.better, entry.problems, entry.columns[0].title))
+
+    monkeypatch.setattr(sys.modules[Metric.__module__], "MEASURES", Registry())
+    given: dict[str, Any] = {"better": "lower", "percent": True, "title": "Mine", "problems": ("tokens",)}
+    assert metric("mine", **given)(f1) is f1
+    assert said == ["all imported", ("mine", "mine", "lower", ("tokens",), "Mine %")]
 
 
 def test_local_models_are_summed_up_by_their_last_round() -> None:
