@@ -287,6 +287,15 @@ def test_all_measures_of_a_round_of_the_end_and_of_the_sites() -> None:
     assert Evaluator(picky()).sites(final) is None
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_samples_are_judged_together_where_the_method_does(together: bool) -> None:
+    method = Counting()
+    method.judges_together = together
+    found = scene(apart_data(), method, batch_size=9).judged({"model": {}}, frozenset({"logits"}))
+    assert found is not None
+    assert (found.together, found.size, found.keep, found.device.type) == (together, 9, {"logits"}, "cpu")
+
+
 def test_a_summary_by_hand() -> None:
     facts = {"algorithm": "mine", "seed": 3}
     evaluator = Evaluator(picky(facts=facts, targets=(0.5,)), [Noted("mine")])

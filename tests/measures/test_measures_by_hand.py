@@ -301,6 +301,9 @@ def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
     assert found == {"unseen": {"clients": 2, "accuracy_after_epochs": [1.5 / 4, 3.5 / 4, 2.0 / 4]}}
     plan = Plan(epochs=2, steps=0, batch_size=3)
     assert visits == [(client, plan, ("sent", "last"), 30) for client in (2, 9)]
+    scene.problem = RMSE
+    errors = MEASURES["unseen"].end(scene, final)["unseen"]["rmse_after_epochs"]
+    assert errors == pytest.approx([(0.5 + 0.5**0.5) / 2, (0.75**0.5 + 1.0) / 2, (1.0 + 0.0) / 2]), "means of roots"
     scene.data.unseen = frozenset({4, 7})
     assert MEASURES["unseen"].end(scene, final) == {"unseen": {}}
 
@@ -760,6 +763,7 @@ class Held(SimpleNamespace):
     [
         ("classification", [2, 1, 1, 2, 0], 3, ("a", "b", "c"), (["b", "a", ""], [2 / 3, 0.5, None])),
         ("classification", [2, 1, 1, 2, 0], 3, (), (["1", "0", ""], [2 / 3, 0.5, None])),
+        ("classification", [2, 1, 1, 2, 0], 3, ("a", "b"), (["1", "0", ""], [2 / 3, 0.5, None])),  # not all have names
         ("classification", [0, 1, 0, 0, 0], 2, ("no", "yes"), (["yes", "yes", ""], [1 / 3, 0.0, None])),
         ("multilabel", [[1, 1], [0, 1], [0, 0], [1, 0], [1, 0]], 2, ("p", "q"), (["q", "p", ""], [2 / 3, 1.0, None])),
         ("regression", [1.0, 2.0, 6.0, 4.0, 5.0], 1, (), (["", "", ""], [3.0, 4.5, None])),
@@ -778,6 +782,13 @@ def test_what_a_site_holds(problem: str, y: Any, classes: int, names: tuple[str,
     assert list(sites.columns)[-2:] == [PROBLEMS[problem].headline, "later"], "the leading number first"
     assert sites.row(1)["site"] == "site 1"
     assert [row["client"] for row in sites.rows()] == [0, 1, 2]
+
+
+def test_leading_numbers_stand_before_all_others() -> None:
+    data: Any = Held(**vars(holdings("classification", [0, 1], [[0], [1]], 2)))
+    names = ["auroc", "personal_accuracy_before", "personal_accuracy", "accuracy"]
+    columns = list(sites_of(data, {name: np.zeros(2) for name in names}).columns)
+    assert columns[-4:] == ["accuracy", "personal_accuracy", "personal_accuracy_before", "auroc"]
 
 
 def test_a_site_with_a_single_sample() -> None:
