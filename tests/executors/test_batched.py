@@ -104,6 +104,19 @@ def test_samples_are_the_clients_own_wherever_they_lie(transform: Any, budget: i
         assert held.class_counts().sum() == len(y)
 
 
+@pytest.mark.parametrize("budget", [0, 1 << 30])
+def test_samples_that_clients_see_in_their_own_way_lie_client_by_client(budget: int) -> None:
+    """Clients hold samples of the pool in any order, some of them the same."""
+    groups = Groups.of([[9, 2], [5], [2, 0, 7]])
+    data = replace(tiny_data(), transform=ShiftedBy(), train=groups, validation=groups, test=groups)
+    samples = Samples(Site(data, TinyRun("fedavg").key, torch.device("cpu")), budget)
+    samples.bring([0, 1, 2], 3)
+    for client, held in enumerate(([9, 2], [5], [2, 0, 7])):
+        rows = torch.from_numpy(samples.rows(client))
+        assert torch.equal(samples.x[rows], data.train_pool.x[held] + client)
+        assert torch.equal(samples.y[rows], data.train_pool.y[held])
+
+
 def test_all_samples_lie_on_the_device_if_they_fit() -> None:
     """42 samples of 64 numbers of 4 bytes, and a label of 8; with a transform each client's are its own."""
     data = tiny_data()
@@ -148,6 +161,7 @@ def test_test_samples_are_there_for_those_who_may_have_them() -> None:
         assert not any(one.touched for one in held)  # type: ignore[attr-defined]
         assert len(held[0].test_y) == len(held[0].test_x) == (2 if with_test else 0)
         assert [one.touched for one in held] == [True, False, False, False]  # type: ignore[attr-defined]
+        assert held[0].x is held[0].x, "gathered once"
 
 
 @pytest.mark.parametrize("hands_over", [False, True])
