@@ -117,6 +117,18 @@ def test_samples_that_clients_see_in_their_own_way_lie_client_by_client(budget: 
         assert torch.equal(samples.y[rows], data.train_pool.y[held])
 
 
+@pytest.mark.parametrize("budget", [0, 1 << 30])
+def test_labels_lie_on_the_device_as_they_are(budget: int) -> None:
+    data = tiny_data()
+    for labels in (torch.arange(42) / 4, torch.stack([torch.arange(42.0), torch.ones(42)], 1)):
+        some = replace(data, train_pool=replace(data.train_pool, y=labels))
+        samples = Samples(Site(some, TinyRun("fedavg").key, torch.device("cpu")), budget)
+        samples.bring([2], 1)
+        held = samples.client(2)
+        assert torch.equal(held.y, labels[torch.from_numpy(data.train[2])])
+        assert held.y.dtype == labels.dtype
+
+
 def test_all_samples_lie_on_the_device_if_they_fit() -> None:
     """42 samples of 64 numbers of 4 bytes, and a label of 8; with a transform each client's are its own."""
     data = tiny_data()
