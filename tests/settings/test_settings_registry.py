@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -144,6 +145,7 @@ def test_intervals_in_words_and_numbers() -> None:
         (FRACTION, "at least 0 and at most 1", (0, 1), (-1e-9, 1.1)),
         (PROPER_FRACTION, "at least 0 and below 1", (0, 0.99), (1, -0.1)),
         (Range(above=1, high=3), "above 1 and at most 3", (1.1, 3), (1, 3.1)),
+        (Range(low=2.0, below=1e-3), "at least 2 and below 0.001", (), (2.0, 1e-4)),
     ):
         assert str(interval) == words
         assert all(value in interval for value in inside)
@@ -324,6 +326,13 @@ def test_whose_an_entry_is(site: Path) -> None:
     lonely = importlib.import_module("lonely").made
     assert plugins.source_of(lonely) == plugins.Source("lonely")
     assert plugins.source_of(functools.partial(functools.partial(lonely), 1)) == plugins.Source("lonely")
+    measure: Any = SimpleNamespace(function=lonely)
+    assert plugins.source_of(measure) == plugins.Source("lonely"), "a measure is where its function is"
+
+    def wrapper(setup: object) -> None: ...
+
+    wrapper.__wrapped__ = lonely  # type: ignore[attr-defined]
+    assert plugins.source_of(wrapper) == plugins.Source("lonely")
     found = plugins.source_of(pytest.fixture)
     assert found is not None
     assert (found.package, found.version) == ("pytest", pytest.__version__)
