@@ -50,6 +50,19 @@ def test_batches_by_hand() -> None:
     assert second.noise["each"].tolist() == [[3.0, 0.0]]
 
 
+def test_labels_that_are_no_single_whole_numbers_are_looked_up() -> None:
+    real, several = Y + 0.5, torch.stack([Y, -Y], 1)
+    for labels, wanted in (
+        (real, [[105.5, 103.5], [108.5, 107.5]]),
+        (several, [[[105, -105], [103, -103]], [[108, -108], [107, -107]]]),
+    ):
+        tables = Tables(2, 2, torch.device("cpu"))
+        tables.fill(clients(), ROWS, labels)
+        found = tables.batches(X, 2).y
+        assert found.tolist() == wanted
+        assert found.dtype == labels.dtype
+
+
 def test_tables_stay_where_they_are_while_there_is_room() -> None:
     tables = Tables(2, 2, torch.device("cpu"))
     assert tables.fill(clients(), ROWS, Y)

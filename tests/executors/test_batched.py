@@ -104,6 +104,31 @@ def test_samples_are_the_clients_own_wherever_they_lie(transform: Any, budget: i
         assert held.class_counts().sum() == len(y)
 
 
+@pytest.mark.parametrize("budget", [0, 1 << 30])
+def test_samples_that_clients_see_in_their_own_way_lie_client_by_client(budget: int) -> None:
+    """Clients hold samples of the pool in any order, some of them the same."""
+    groups = Groups.of([[9, 2], [5], [2, 0, 7]])
+    data = replace(tiny_data(), transform=ShiftedBy(), train=groups, validation=groups, test=groups)
+    samples = Samples(Site(data, TinyRun("fedavg").key, torch.device("cpu")), budget)
+    samples.bring([0, 1, 2], 3)
+    for client, held in enumerate(([9, 2], [5], [2, 0, 7])):
+        rows = torch.from_numpy(samples.rows(client))
+        assert torch.equal(samples.x[rows], data.train_pool.x[held] + client)
+        assert torch.equal(samples.y[rows], data.train_pool.y[held])
+
+
+@pytest.mark.parametrize("budget", [0, 1 << 30])
+def test_labels_lie_on_the_device_as_they_are(budget: int) -> None:
+    data = tiny_data()
+    for labels in (torch.arange(42) / 4, torch.stack([torch.arange(42.0), torch.ones(42)], 1)):
+        some = replace(data, train_pool=replace(data.train_pool, y=labels))
+        samples = Samples(Site(some, TinyRun("fedavg").key, torch.device("cpu")), budget)
+        samples.bring([2], 1)
+        held = samples.client(2)
+        assert torch.equal(held.y, labels[torch.from_numpy(data.train[2])])
+        assert held.y.dtype == labels.dtype
+
+
 def test_all_samples_lie_on_the_device_if_they_fit() -> None:
     """42 samples of 64 numbers of 4 bytes, and a label of 8; with a transform each client's are its own."""
     data = tiny_data()
@@ -148,6 +173,7 @@ def test_test_samples_are_there_for_those_who_may_have_them() -> None:
         assert not any(one.touched for one in held)  # type: ignore[attr-defined]
         assert len(held[0].test_y) == len(held[0].test_x) == (2 if with_test else 0)
         assert [one.touched for one in held] == [True, False, False, False]  # type: ignore[attr-defined]
+        assert held[0].x is held[0].x, "gathered once"
 
 
 @pytest.mark.parametrize("hands_over", [False, True])
@@ -169,6 +195,47 @@ def test_dropout_of_a_block_follows_from_its_first_client_its_task_and_its_round
     site = run.federation.site()
     assert seeds == [site.draws(client, "train", 5).torch_seed() for client in (1, 0)]
     assert len({site.draws(k, name, r).torch_seed() for k in (0, 1) for name in ("train", "x") for r in (4, 5)}) == 8
+
+
+def test_what_the_clients_of_a_block_are_given() -> None:
+    """2, 3, 3 and 4 steps: those with the most come first, of equals the one with the lower number."""
+
+    class Task:
+        plan = Plan(epochs=1, batch_size=4)
+
+        def noise(self, rng: Any, steps: int, widest: int) -> Any:
+            return {"n": rng.random((steps, widest))}
+
+        def first_memory(self, job: Any) -> Any:
+            return {"first": {"w": job.info["examples"]}}
+
+    run = TinyRun("fedavg")
+    site = run.federation.site()
+    executor = Batched(site, run.algorithm.tasks)
+    remembers = {"kept": {"w": torch.tensor([5.0])}}
+    works = [Work(2, {"own": {"w": torch.tensor([7.0])}}, None), Work(1, {}, remembers), Work(0, {}, {})]
+    task: Any = Task()
+    found = executor._clients(Request("other", 5, 0.25, run.algorithm.message(run.state), works), task)
+    assert [client.id for client in found] == [1, 2, 0]
+    assert [client.work for client in found] == [works[1], works[0], works[2]]
+    assert [client.examples for client in found] == [9, 12, 6]
+    one, two, nobody = (client.job for client in found)
+    assert [one.memory["kept"]["w"].item(), two.memory["first"]["w"].item(), nobody.memory] == [5.0, 12.0, {}]
+    assert two.private["own"]["w"].item() == 7.0
+    for client, steps in zip(found, (3, 3, 2), strict=True):
+        told = {name: float(value) for name, value in client.job.info.items()}
+        wanted = {"client": client.id, "round": 5, "examples": client.examples, "steps": steps, "lr": 0.25}
+        assert told == pytest.approx(wanted)
+        draws = site.draws(client.id, "other", 5)
+        assert np.array_equal(client.draws["n"], draws.noise().random((steps, 4)))
+        order = draws.order().permutation(client.examples)
+        assert np.array_equal(np.concatenate(client.batches), order)
+
+
+def test_steps_alone_are_work_for_lanes(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    never_one_by_one(monkeypatch)
+    plan = Plan(epochs=0, steps=3, batch_size=4)
+    assert close(TinyRun("fedavg", executor=Batched, plan=plan).rounds(2), TinyRun("fedavg", plan=plan).rounds(2))
 
 
 @pytest.mark.parametrize("name", ["evaluate", "train"])
@@ -403,6 +470,13 @@ def test_a_client_that_fails_leaves_the_others_their_round(float64: None) -> Non
     assert run.replies is not None
     assert run.replies.ids == (0, 2, 3)
     assert "broken disk" in run.replies.missing[1]
+    twin = TinyRun("fedavg", tolerate=0.25)
+    twin.executor.tasks = executor.tasks  # type: ignore[attr-defined]
+    twin.rounds(1)
+    executor.tasks = {"train": task}
+    run.rounds(1)
+    twin.executor.tasks = {"train": task}  # type: ignore[attr-defined]
+    assert close(run, twin.rounds(1)), "nobody was left in a lane"
 
 
 def test_divergence_names_the_client() -> None:

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from accord.client import Work
-from accord.core.types import Job
-from accord.executors.gpu.graphs import CaptureError
+from accord.core.types import Batch, Job
+from accord.executors.gpu.graphs import CaptureError, Recorder
 from accord.executors.gpu.lane import Client, Lane, nothing
+from accord.executors.gpu.stack import Stack, split
 
 SHARED: Any = {"model": {"w": torch.ones(2)}}
 DATA: Any = object()
@@ -82,6 +83,20 @@ def test_the_next_client_lies_where_the_last_one_lay() -> None:
     assert task.jobs[-1].private["p"]["w"].tolist() == [5]
 
 
+def test_rows_of_a_client_have_room_for_the_largest() -> None:
+    """Clients of three and five samples, and nobody has more than seven."""
+    task: Any = Task()
+    lane = Lane(task, torch.device("cpu"))
+    for count in (3, 5):
+        rows = torch.arange(float(count))
+        lane.seat(job(1)._replace(memory={"m": {"w": rows}}), 7)
+        lane.carry.load({"count": torch.zeros(1), "rows": 10 * rows}, 7)
+        assert lane.given.like(count)["memory"]["m"]["w"].tolist() == rows.tolist()
+    assert len(lane.given.value["memory"]["m"]["w"]) == 7
+    lane.close(SHARED, DATA, 5)
+    assert task.closed["rows"].tolist() == [0, 10, 20, 30, 40], "without the rows beyond"
+
+
 def test_moves_of_both_buffers_count() -> None:
     lane = seated(Task())
     before = lane.moved
@@ -100,6 +115,83 @@ def test_a_twin_has_the_values_and_places_of_its_own() -> None:
     assert twin.carry.value["count"].tolist() == [1]
     twin.step(SHARED, DATA, BATCH)
     assert (twin.carry.value["count"].tolist(), lane.carry.value["count"].tolist()) == ([2], [1])
+
+
+class Stacked:
+    """A compiled step with a pretended task: notes what both are given. Gradients are 10 and 20."""
+
+    def __init__(self, own: str = "", moves_in_stack: bool = False) -> None:
+        self.own, self.moves_in_stack, self.task = own, moves_in_stack, self
+        self.given, self.moved = list[Any](), list[Any]()
+
+    def has_own(self, *names: str) -> bool:
+        return self.own in names
+
+    def prepare(self, job: Job, carry: Any, batch: Batch) -> Batch:
+        carry["seen"] = carry["seen"] + float(job.info["lr"])
+        return batch._replace(x=batch.x + 100)
+
+    def __call__(self, shared: Any, given: Any, carry: Any, batch: Batch) -> Any:
+        assert shared is SHARED
+        self.given.append((given["info"]["lr"].tolist(), carry["w"].tolist(), batch.x.tolist()))
+        if self.moves_in_stack:
+            return {}, []
+        return {"t": {"w": torch.tensor([[10.0], [20.0]])}}, [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])]
+
+    def move(self, job: Job, carry: Any, batch: Batch, grads: Any, sums: Any) -> None:
+        assert job.shared is SHARED
+        assert job.data is DATA
+        self.moved.append((float(job.info["lr"]), batch.x.tolist(), [float(value) for value in sums]))
+        carry["w"] = carry["w"] - grads["t"]["w"]
+
+
+def stack_of(compiled: Any) -> tuple[Stack, list[Lane]]:
+    """Two lanes, of clients 1 and 2."""
+    lanes = [Lane(compiled, torch.device("cpu")) for _ in range(2)]
+    for number, lane in enumerate(lanes, start=1):
+        lane.seat(job(number), 4)
+        lane.carry.load({"w": torch.tensor([float(number)]), "seen": torch.zeros(1)}, 4)
+    return Stack(compiled, lanes, 4, Recorder(torch.device("cpu"))), lanes
+
+
+def both() -> Batch:
+    return Batch(torch.tensor([[5.0], [6.0]]), *[torch.zeros(2, 1)] * 3, {"n": torch.tensor([[7.0], [8.0]])})
+
+
+@pytest.mark.parametrize("own", ["prepare", "batch", "before", "other"])
+def test_a_stack_prepares_lane_by_lane_where_a_part_has_something_to(own: str) -> None:
+    compiled = Stacked(own)
+    stack, lanes = stack_of(compiled)
+    stack.step(SHARED, DATA, both())
+    more, seen = (0.0, [0.0, 0.0]) if own == "other" else (100.0, [1.0, 2.0])
+    assert compiled.given == [([1.0, 2.0], [[1.0], [2.0]], [[5.0 + more], [6.0 + more]])]
+    assert compiled.moved == [(1.0, [5.0 + more], [1.0, 3.0]), (2.0, [6.0 + more], [2.0, 4.0])]
+    assert [lane.carry.value["w"].item() for lane in lanes] == [1.0 - 10.0, 2.0 - 20.0]
+    assert stack.carry["w"].tolist() == [[-9.0], [-18.0]], "where the next step finds it"
+    assert stack.carry["seen"].flatten().tolist() == seen
+
+
+def test_a_stack_that_moves_by_itself_moves_no_lane() -> None:
+    compiled = Stacked(moves_in_stack=True)
+    stack, lanes = stack_of(compiled)
+    stack.step(SHARED, DATA, both())
+    assert (len(compiled.given), compiled.moved) == (1, [])
+    assert [lane.carry.value["w"].item() for lane in lanes] == [1.0, 2.0]
+
+
+def test_a_stack_holds_its_lanes_until_one_of_them_moves() -> None:
+    for moved in ("given", "carry"):
+        stack, lanes = stack_of(Stacked())
+        assert stack.holds(lanes)
+        assert not stack.holds(lanes[:1])
+        getattr(lanes[1], moved).moved += 1
+        assert not stack.holds(lanes)
+
+
+def test_a_batch_of_all_lanes_is_one_of_each() -> None:
+    first, second = split(both())
+    assert (first.x.tolist(), second.x.tolist()) == ([5.0], [6.0])
+    assert (first.noise["n"].tolist(), second.noise["n"].tolist()) == ([7.0], [8.0])
 
 
 def test_a_client_is_known_by_its_number() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from accord.core.types import Result
 from accord.executors.gpu.batched import Batched
 from accord.executors.gpu.graphs import CaptureError, Recorder, Recording
 from accord.executors.gpu.lanes import Lanes
@@ -165,6 +166,102 @@ def test_where_a_begin_cannot_be_recorded_every_client_begins_by_itself() -> Non
     recorder.record = refuse
     lanes._begin({}, data, clients[:1])
     assert (loaded, lanes.begins_alone) == ([(0, "begun a")], False)
+
+
+def plain(task: Any = None, count: int = 3) -> Any:
+    """Lanes of a pretended task."""
+    lanes: Any = Lanes(task, 4, Recorder(torch.device("cpu")))
+    lanes.lanes = [SimpleNamespace(number=number) for number in range(count)]
+    return lanes
+
+
+def test_a_block_from_its_first_step_to_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three, three and two steps: the first two of one length close together, when they are through."""
+    said: list[Any] = []
+
+    def note(name: str, gives: Any = None) -> Any:
+        return lambda shared, data, *more: said.append((name, *more)) or gives
+
+    lanes = plain()
+    for name in ("_begin", "_advance"):
+        monkeypatch.setattr(lanes, name, note(name))
+    monkeypatch.setattr(lanes, "_close", note("_close", True))
+    monkeypatch.setattr(lanes, "_lay_together", lambda data, room: said.append(("room", room)))
+    monkeypatch.setattr(lanes, "_take_out", lambda lane, client, closed: said.append(("out", lane, closed)) or lane)
+    filled: list[Any] = []
+    lanes.tables = SimpleNamespace(lanes=3, fill=lambda *given: filled.append(given))
+    data: Any = SimpleNamespace(rows=lambda client: f"rows of {client}", y="labels", num_classes=2)
+    clients: Any = [
+        SimpleNamespace(batches=[0] * steps, work=SimpleNamespace(client=client))
+        for client, steps in ((8, 3), (4, 3), (6, 2))
+    ]
+    lanes.clients, lanes._seated = list(clients), 2
+    found = list(lanes.run({}, data, 7))
+    assert found == [(clients[2], 2), (clients[1], 1), (clients[0], 0)]
+    assert filled == [(clients, ["rows of 8", "rows of 4", "rows of 6"], "labels")]
+    assert said == [
+        *(("room", 7), ("_begin", clients[:2])),
+        *(("_advance", 3, 3, 2), ("out", 2, False)),
+        *(("_advance", 2, 3, 1), ("_close", clients[:2]), ("out", 1, True)),
+        *(("_advance", 1, 3, 0), ("out", 0, True)),
+    ]
+    assert (lanes.clients, lanes._seated) == ([], 0)
+    said.clear()
+    lanes.clients = list(clients[:1])  # one that has begun by itself
+    list(lanes.run({}, data, 7))
+    assert said == [("room", 7), ("_advance", 1, 1, 3), ("_close", clients[:1]), ("out", 0, True)]
+
+
+def test_clients_of_one_size_are_closed_in_one_recording_from_the_second_time_on() -> None:
+    closed: list[Any] = []
+    lanes = plain()
+    lanes._closes_apart = True
+    for lane in lanes.lanes:
+        lane.close = lambda shared, none, examples, number=lane.number: closed.append((number, shared, examples))
+    data: Any = SimpleNamespace(num_classes=2)
+
+    def close(*sizes: int) -> bool:
+        return bool(lanes._close("shared", data, [SimpleNamespace(examples=size) for size in sizes]))
+
+    assert [close(5, 5), close(5, 5), close(5, 6), close(5, 6), close(6, 6)] == [False, True, False, False, False]
+    assert closed == [(0, "shared", 5), (1, "shared", 5)]
+    assert close(5, 5)
+    assert len(closed) == 4
+    lanes._closes_apart = False
+    assert not close(5, 5)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_result_is_of_the_clients_own_rows_and_free_of_its_lane(closed: bool) -> None:
+    """One that was closed with the others only answers."""
+    held = torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0])
+    asked: list[Any] = []
+
+    def gives(name: str) -> Any:
+        def answer(job: Any, carry: Any) -> Result:
+            asked.append((name, job, carry))
+            return Result({"r": {"w": held[0]}}, {"m": {"s": held[1]}}, {"loss": held[2]})
+
+        return answer
+
+    lanes = plain(SimpleNamespace(answer=gives("answer"), finish=gives("finish")))
+    lanes.lanes[1].carry = SimpleNamespace(like=lambda examples: f"{examples} rows", value="all rows")
+    client: Any = SimpleNamespace(job="the job", examples=5)
+    found = lanes._take_out(1, client, closed)
+    assert asked == [("answer" if closed else "finish", "the job", "5 rows")]
+    for tensor in held:
+        tensor.zero_()  # the next client
+    assert (found.reply["r"]["w"].item(), found.memory["m"]["s"].item(), found.metrics["loss"].item()) == (1, 2, 3)
+
+
+def test_once_a_client_looked_at_its_data_none_is_begun_with_others() -> None:
+    lanes = plain()
+    for lane in lanes.lanes:
+        lane.moved, lane.seat, lane.carry = 0, lambda job, most: None, SimpleNamespace(load=lambda carry, most: None)
+    for touched, alone in ((False, True), (True, False), (False, False)):
+        client: Any = SimpleNamespace(job=SimpleNamespace(data=SimpleNamespace(touched=touched)))
+        lanes.load(client, {}, 5)
+        assert lanes.begins_alone is alone
 
 
 def test_how_exactly_is_multiplied_is_put_back() -> None:

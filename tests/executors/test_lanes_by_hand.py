@@ -106,6 +106,14 @@ def test_one_lane_and_those_apart_are_not_stacked() -> None:
         assert all(lane != "twin" for lane in lanes.lanes)
 
 
+def test_lanes_are_stacked_where_it_was_asked_for_and_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder: Any = SimpleNamespace(device=torch.device("cpu"), failures=0)
+    for asked in (True, False):
+        monkeypatch.setattr(module, "to_be_stacked", lambda task, asked=asked: asked)
+        assert Lanes("task", 4, recorder).stacked is asked  # type: ignore[arg-type]
+        assert not Lanes("task", 4, recorder, stacked=False).stacked  # type: ignore[arg-type]
+
+
 def house() -> Any:
     """A pool that knows lanes of two tasks, without a GPU."""
     batched: Any = Batched.__new__(Batched)

@@ -26,6 +26,7 @@ class Pretended:
     def __init__(self, pool: Pool, number: int, arenas: Any) -> None:
         self.pool, self.number, self.arenas = pool, number, arenas
         self.pipe, self.work, self.process = object(), None, SimpleNamespace(pid=100 + number)
+        self.stopped = False
 
     def hand(self, header: Request, shared: Any, work: Work) -> None:
         assert self.work is None
@@ -34,6 +35,7 @@ class Pretended:
         self.pool.headers.append((header, shared))
 
     def receive(self) -> Any:
+        assert not self.stopped, "its pipe is closed"
         client = self.work.client
         fates = self.pool.fates.get(client, [])
         fate = fates.pop(0) if fates else "well"
@@ -46,6 +48,7 @@ class Pretended:
         return f"outbox of {self.work.client}"
 
     def stop(self) -> None:
+        self.stopped = True
         self.pool.note("stop", self.number)
 
     def wait(self) -> None:
@@ -90,9 +93,10 @@ class Pool:
         self.note("copy", found.client)
         return found
 
-    def run(self, *clients: int) -> dict[int, str]:
+    def run(self, *clients: int, private: int = 0) -> dict[int, str]:
         shared = {"model": {"w": torch.arange(3.0)}}
-        request = Request("train", 2, 0.5, shared, [Work(client, {}, None) for client in clients])
+        own = {"own": {"w": torch.zeros(private, dtype=torch.uint8)}}
+        request = Request("train", 2, 0.5, shared, [Work(client, own, None) for client in clients])
         return {answer.client: answer.error for answer in self.executor.run(request)}
 
 
@@ -160,6 +164,25 @@ def test_an_answer_without_room_makes_room_for_all_and_loses_nobody(monkeypatch:
         assert all(outbox.size >= 5_000_000 for outbox in outboxes)
         assert outboxes[0] is not outboxes[1]
         assert worker.arenas.broadcast is pool.executor.broadcast
+
+
+def test_room_that_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of five million bytes first, then private tensors of two, then of three million: room for both."""
+    pool = Pool(monkeypatch, 1, {3: [5_000_000], 1: [6_000_000]})
+    pool.run(3)
+    assert pool.executor.room == (0, 5_000_000)
+    pool.run(0, private=2_000_000)
+    assert pool.executor.room == (2_000_000, 5_000_000)
+    pool.run(1)
+    assert pool.executor.room == (2_000_000, 6_000_000)
+    pool.run(0, private=3_200_000)
+    assert pool.executor.room == (3_200_000, 6_000_000)
+
+
+def test_lost_workers_are_counted_anew_in_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(monkeypatch, 1, {3: ["gone", "gone", "well", "gone", "gone", "well"]})
+    for _ in range(2):
+        assert pool.run(3) == {3: "well"}
 
 
 def test_all_are_told_to_end_before_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

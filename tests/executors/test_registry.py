@@ -140,6 +140,13 @@ def test_workers_that_have_all_cores_stay_on_one_each(
     processes._pin(made[0].process, 0)
 
 
+def test_auto_is_made_for_so_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: 2)
+    site = Site(tiny_data(), Key(0), CPU)
+    for clients, kind in ((2, Processes), (1, Sequential)):
+        assert type(make_executor("auto", site, {}, clients=clients)) is kind
+
+
 def test_made_ones_get_their_workers_and_tell_of_progress() -> None:
     site, tasks = Site(tiny_data(), Key(0), CPU), TinyRun("fedavg").algorithm.tasks
     pool = make_executor("processes", site, tasks, clients=4, workers=3)

@@ -19,7 +19,7 @@ from accord.core.model import Out
 from accord.core.types import Replies
 from accord.data.federated import Environment, FederatedData, Groups, Pool
 from accord.errors import ConfigError, DataError
-from accord.measures import MEASURES, Evaluator, Measure, Scene
+from accord.measures import MEASURES, Column, Evaluator, Measure, Scene
 from support.federation import apart_data, tiny_data, tiny_model, tiny_setup
 from support.personal import tiny
 from support.reference import forward
@@ -236,6 +236,90 @@ def test_two_measures_of_one_name() -> None:
 
     with pytest.raises(ConfigError, match="two measures called 'drift'"):
         Evaluator(scene(apart_data()), [Mine()])
+
+
+class Noted(Measure):
+    """Says what it is asked, in every round or in those that are evaluated."""
+
+    def __init__(self, name: str, every_round: bool = False) -> None:
+        self.name, self.every_round = name, every_round
+        self.columns = (Column(name, f"{name} %", (name,)),)
+
+    def round(self, scene: Scene, moment: Any) -> dict[str, Any]:
+        return {self.name: (moment.round, moment.old, moment.new, moment.predictions is not None)}
+
+    def end(self, scene: Scene, final: Any) -> dict[str, Any]:
+        return {f"end of {self.name}": final}
+
+    def sites(self, scene: Scene, final: Any) -> dict[str, Any]:
+        return {self.name: np.array([0.0, 1.0, 2.0, np.nan])}
+
+
+class Picky(Scene):
+    """Admits accuracy alone."""
+
+    def admits(self, measure: Any) -> bool:
+        return bool(measure.name == "accuracy")
+
+
+def picky(**given: Any) -> Picky:
+    made = scene(apart_data(), **given)
+    return Picky(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+
+
+def test_all_measures_of_a_round_of_the_end_and_of_the_sites() -> None:
+    labels = {"class": ["a", "b", "c", ""], "class_share": [1.0, 0.5, 0.25, None]}
+    evaluator = Evaluator(picky(every=4, labels=labels), [Noted("always", True), Noted("sometimes")])
+    assert [measure.name for measure in evaluator.measures] == ["accuracy", "always", "sometimes"]
+    old, new = {"model": {"w": torch.zeros(1)}}, {"model": {"w": torch.ones(1)}}
+    plain = evaluator.round(2, old, new, NOBODY, memory_of=lambda client: {})
+    assert plain == {"always": (2, old, new, False)}, "not evaluated"
+    due = evaluator.round(3, old, new, NOBODY, memory_of=lambda client: {})
+    assert due["always"] == due["sometimes"] == (3, old, new, True)
+    assert "accuracy" in due
+    assert "clients" not in due, "it was not admitted"
+    final: Any = "the end"
+    assert evaluator.end(final) == {"end of always": "the end", "end of sometimes": "the end"}
+    sites = evaluator.sites(final)
+    assert sites is not None
+    assert sites.columns["class"] == ["a", "b", "c", ""], "as the clients told"
+    assert sites.columns["always"] == sites.columns["sometimes"] == [0.0, 1.0, 2.0, None]
+    assert Evaluator(picky()).sites(final) is None
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_samples_are_judged_together_where_the_method_does(together: bool) -> None:
+    method = Counting()
+    method.judges_together = together
+    found = scene(apart_data(), method, batch_size=9).judged({"model": {}}, frozenset({"logits"}))
+    assert found is not None
+    assert (found.together, found.size, found.keep, found.device.type) == (together, 9, {"logits"}, "cpu")
+
+
+def test_a_summary_by_hand() -> None:
+    facts = {"algorithm": "mine", "seed": 3}
+    evaluator = Evaluator(picky(facts=facts, targets=(0.5,)), [Noted("mine")])
+    records = [
+        {"round": 1, "accuracy": 0.75, "mine": 1, "bytes_up": 10, "bytes_down": 20, "start_bytes_up": 5, "clock": 2.0},
+        {"round": 2, "accuracy": 0.25, "mine": 2, "bytes_up": 1, "bytes_down": 2, "start_bytes_down": 7, "clock": 9.0},
+    ]
+    timings = [{"round": 1, "train": 0.25, "other": 1.0}, {"round": 2, "train": 0.1239}]
+    found = evaluator.summary(records, timings)
+    assert list(found)[:2] == ["algorithm", "seed"]
+    assert found == {
+        **facts,
+        **{"accuracy": 0.25, "best_accuracy": 0.75, "top5_accuracy": 0.5, "rounds_to": {"0.5": 1}},
+        **{"clock_to": {"0.5": 2.0}, "mine": 2, "judged_by": "accuracy"},
+        "columns": [
+            {"key": "mine", "title": "mine %", "path": ["mine"], "write": "percent", "better": "higher"}
+            | {"compared": True, "beside": ""}
+        ],
+        **{"bytes_up": 16, "bytes_down": 29, "clock": 9.0, "seconds": 1.374},
+    }
+    plain = Evaluator(picky()).summary([], [])
+    assert (plain["bytes_up"], plain["seconds"], "clock" in plain, "columns" in plain) == (0, 0, False, False)
+    with pytest.raises(ConfigError, match="two measures called 'mine'"):
+        Evaluator(picky(), [Noted("mine"), Noted("mine")])
 
 
 def test_nothing_is_asked_that_was_not_switched_on(tmp_path: Path) -> None:

@@ -53,6 +53,12 @@ def test_half_precision_features():
     assert mean_average_precision(close, torch.tensor([0, 1, 0])) == 1.0
 
 
+def test_double_precision_features():
+    # Millionths of a degree: in single precision the cosines are all 1, and the second sample would come first.
+    close = torch.tensor([[1.0, 0.0], [1.0, 3e-6], [1.0, 1e-6]], dtype=torch.float64)
+    assert mean_average_precision(close, torch.tensor([0, 1, 0])) == 1.0
+
+
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.integers(2, 9), st.sampled_from([1, 7, 30, 10_000]))
 def test_against_a_naive_search_in_blocks_of_any_size(seed, items, max_scores):

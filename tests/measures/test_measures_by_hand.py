@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -28,9 +29,10 @@ from accord.measures.confusion import confusion_matrix
 from accord.measures.drift import cosines
 from accord.measures.ece import ece
 from accord.measures.f1 import f1, macro_f1, micro_f1
-from accord.measures.metric import Metric
+from accord.measures.metric import Metric, metric
 from accord.measures.perplexity import _power
 from accord.measures.predictions import ClientScores, Scores
+from accord.measures.scene import Final
 from accord.measures.sites import sites_of
 from accord.measures.spread import in_short, spread_record
 from accord.parts.losses import SampleLoss
@@ -123,6 +125,7 @@ def test_rounds_and_targets() -> None:
     assert top_mean(history, 1) == 0.75
     with pytest.raises(DataError, match="no round was evaluated"):
         top_mean({1: math.nan})
+    assert rounds_to({1: 0.5 - 1e-9}, [0.5]) == {0.5: 1}, "as far as rounding may miss it"
     assert rounds_to({30: 0.4, 10: 0.3, 20: 0.5}, [0.4, 0.5, 0.6, 0.1 + 0.2]) == {
         0.4: 20,
         0.5: 20,
@@ -185,6 +188,9 @@ def test_what_a_round_says_of_each_client() -> None:
     assert record["clients"]["weighted_mean"] == 0.5
     scene.problem = RMSE
     assert MEASURES["clients"].round(scene, moment)["clients"]["best"] == pytest.approx(1 / 3), "less is better"
+    squares = replace(scores([4.0, 12.0, 1.0], [2, 0, 1]), problem=RMSE)  # roots of 8 and of 1
+    moment.predictions = SimpleNamespace(clients=lambda split: squares)
+    assert MEASURES["clients"].round(scene, moment)["each_client"] == [2.8284, None, 1.0]
     moment.predictions = None
     assert MEASURES["clients"].round(scene, moment) == {}
     for count, named in ((1000, True), (1001, False)):
@@ -295,6 +301,9 @@ def test_newcomers_curves_are_averaged_over_those_with_data() -> None:
     assert found == {"unseen": {"clients": 2, "accuracy_after_epochs": [1.5 / 4, 3.5 / 4, 2.0 / 4]}}
     plan = Plan(epochs=2, steps=0, batch_size=3)
     assert visits == [(client, plan, ("sent", "last"), 30) for client in (2, 9)]
+    scene.problem = RMSE
+    errors = MEASURES["unseen"].end(scene, final)["unseen"]["rmse_after_epochs"]
+    assert errors == pytest.approx([(0.5 + 0.5**0.5) / 2, (0.75**0.5 + 1.0) / 2, (1.0 + 0.0) / 2]), "means of roots"
     scene.data.unseen = frozenset({4, 7})
     assert MEASURES["unseen"].end(scene, final) == {"unseen": {}}
 
@@ -364,6 +373,146 @@ def test_a_map_of_features_is_of_samples_spread_over_the_pool_as_it_is(monkeypat
     assert mapped == [(torch.float32, [[0.0, 1.0], [4.0, 5.0]])], "the first and the last sample, a row each"
     assert base64.b64decode(found["labels"]) == bytes([7, 9])
     assert base64.b64decode(found["points"]) == bytes([0, 0, 255, 64])
+
+
+def sums(right: float, before: float, count: int) -> dict[str, torch.Tensor]:
+    return {"personal_correct": T(right), "personal_before": T(before), "personal_examples": T(count)}
+
+
+def test_clients_own_models_before_and_after_their_training() -> None:
+    """Errors of client 1: 16, then 1, of four samples; of client 3: 9, then 4, of two. Client 0 has none to test."""
+    told: Any = {3: sums(8.0, 18.0, 2), 0: {"loss": T(7.0)}, 1: sums(4.0, 64.0, 4)}
+    scene: Any = SimpleNamespace(problem=RMSE, data=range(4))
+    replies = SimpleNamespace(ids=tuple(told), results=tuple(SimpleNamespace(metrics=m) for m in told.values()))
+    moment: Any = SimpleNamespace(replies=replies)
+    round = MEASURES["personal"].round(scene, moment)["personal"]
+    final: Any = SimpleNamespace(trained=told)
+    end = MEASURES["personal"].end(scene, final)
+    assert list(end) == ["personal_rmse_before", "personal_rmse"]
+    assert end["personal_rmse"] == round
+    assert (round["best"], round["worst"], round["mean"], round["clients"]) == (1.0, 2.0, 1.5, 2), "less is better"
+    assert round["weighted_mean"] == pytest.approx((2 * 2.0 + 4 * 1.0) / 6)
+    before = end["personal_rmse_before"]
+    assert (before["best"], before["worst"]) == (3.0, 4.0)
+    assert before["weighted_mean"] == pytest.approx((2 * 3.0 + 4 * 4.0) / 6)
+    sites = MEASURES["personal"].sites(scene, final)
+    np.testing.assert_array_equal(sites["personal_rmse_before"], [math.nan, 4.0, math.nan, 3.0])
+    np.testing.assert_array_equal(sites["personal_rmse"], [math.nan, 1.0, math.nan, 2.0])
+    scene.problem = ACCURACY
+    shares = MEASURES["personal"].round(scene, SimpleNamespace(replies=replies))["personal"]  # type: ignore[arg-type]
+    assert (shares["best"], shares["worst"]) == (4.0, 1.0), "as they are, and more is better"
+    nobody: Any = SimpleNamespace(replies=SimpleNamespace(ids=(0,), results=(SimpleNamespace(metrics={}),)))
+    assert MEASURES["personal"].round(scene, nobody) == {"personal": {}}
+    nobody.replies = SimpleNamespace(ids=(), results=())
+    assert MEASURES["personal"].round(scene, nobody) == {}
+    assert MEASURES["personal"].summary(scene, [{"personal": round}]) == {}
+
+
+def test_updates_are_compared_in_what_was_sent() -> None:
+    """Of two tensors one stays with the clients. The server went along (1, 0), they went along (3, 4) and (-2, 0)."""
+    old = {"w": T([1.0, 1.0]), "own": T([5.0])}
+    new = {"w": T([2.0, 1.0]), "own": T([9.0])}
+    sent = [{"w": T([4.0, 5.0])}, {"w": T([-1.0, 1.0])}]
+    replies = SimpleNamespace(has=lambda name: name == "model", each=lambda name: iter(sent))
+    moment: Any = SimpleNamespace(replies=replies, old={"model": old}, new={"model": new})
+    scene: Any = None
+    found = MEASURES["drift"].round(scene, moment)["drift"]
+    assert found["clients"] == [0.6, -1.0]
+    assert (found["mean"], found["lowest"]) == (pytest.approx(-0.2), -1.0)
+    sent[:] = [{}, {}]
+    assert MEASURES["drift"].round(scene, moment) == {}, "nothing of a model was sent"
+    replies.has = lambda name: False
+    assert MEASURES["drift"].round(scene, moment) == {}
+
+
+def test_the_end_is_judged_on_the_pool_as_it_is() -> None:
+    """Two of three samples are right; mirrored, none would be."""
+    logits = T([[0.0, 2.0], [0.0, 3.0], [0.0, 4.0]])
+    plain = SimpleNamespace(logits=logits, labels=T([1, 0, 1]))
+    mirrored = SimpleNamespace(logits=-logits, labels=T([1, 0, 1]))
+    final: Any = SimpleNamespace(predictions=SimpleNamespace(plain=plain, environments=[mirrored, mirrored]))
+    scene: Any = SimpleNamespace(
+        data=SimpleNamespace(classes=("no", "yes"), num_classes=2), problem=ACCURACY, settings={}
+    )
+    assert MEASURES["confusion"].end(scene, final) == {
+        "confusion": {"classes": ["no", "yes"], "counts": [[0, 1], [0, 2]]}
+    }
+    found = MEASURES["calibration"].end(scene, final)["calibration"]
+    assert (sum(found["count"]), sum(found["correct"])) == (3, 2)
+    final.predictions = None
+    assert MEASURES["confusion"].end(scene, final) == MEASURES["calibration"].end(scene, final) == {}
+
+
+def test_who_asks_for_a_matrix_and_for_calibration() -> None:
+    def on(name: str, classes: int = 50, problem: str = "classification", **settings: Any) -> bool:
+        data = SimpleNamespace(num_classes=classes)
+        scene: Any = SimpleNamespace(problem=PROBLEMS[problem], data=data, settings=settings)
+        return MEASURES[name].on(scene)
+
+    assert on("confusion")
+    assert on("confusion", confusion="auto")
+    assert not on("confusion", confusion=False)
+    assert not on("confusion", 51)
+    assert on("confusion", 51, confusion=True), "to be refused, as it was asked for"
+    assert not on("confusion", 3, "multilabel")
+    assert on("confusion", 3, "multilabel", confusion=True)
+    assert on("calibration")
+    assert not on("calibration", calibration=False)
+    assert not on("calibration", 3, "multilabel", calibration=True)
+
+
+def test_local_models_are_judged_on_the_pool_as_it_is() -> None:
+    """Squared errors of clients 4 and 7: 4 and 16; what they keep is asked for, and the new state."""
+    squares = {4: 4.0, 7: 16.0}
+
+    def local_predictor(state: Any, result: Any) -> Any:
+        assert (state, result.memory) == ("new", {"kept": result.client})
+        return result.client
+
+    def predictions(client: int) -> Any:
+        scored = SimpleNamespace(score=np.array([squares[client], squares[client]]))
+        other = SimpleNamespace(score=np.array([99.0]))
+        return SimpleNamespace(plain=scored, environments=[other], pool_means=[(99.0, 0.0)])
+
+    class Trained(SimpleNamespace):
+        def _replace(self, memory: Any) -> Any:
+            return Trained(client=self.client, memory=memory)
+
+    replies = SimpleNamespace(
+        ids=(4, 7), results=(Trained(client=4), Trained(client=7)), examples=T([1, 3]), has=lambda name: name == "model"
+    )
+    scene: Any = SimpleNamespace(
+        problem=RMSE, algorithm=SimpleNamespace(local_predictor=local_predictor), predictions=predictions
+    )
+    moment: Any = SimpleNamespace(replies=replies, old="old", new="new", memory_of=lambda client: {"kept": client})
+    found = MEASURES["local_on_global"].round(scene, moment)["local_on_global_rmse"]
+    assert (found["best"], found["worst"], found["mean"], found["weighted_mean"]) == (2.0, 4.0, 3.0, None)
+    replies.has = lambda name: name == "personal"
+    assert "local_on_global_rmse" in MEASURES["local_on_global"].round(scene, moment)
+    replies.has = lambda name: False
+    assert MEASURES["local_on_global"].round(scene, moment) == {}
+
+
+def test_the_end_of_a_run_asks_once_and_only_those_who_train() -> None:
+    asked: list[Any] = []
+
+    def ask(*given: Any) -> Any:
+        asked.append(given)
+        return SimpleNamespace(ids=(5, 2), results=(SimpleNamespace(metrics="five"), SimpleNamespace(metrics="two")))
+
+    scene: Any = SimpleNamespace(
+        members=[2, 5], settings={}, algorithm=SimpleNamespace(message=lambda state: ("sent", state)), data=range(9)
+    )
+    predictions: Any = SimpleNamespace(clients=lambda split: f"of {split}")
+    state: Any = "last"
+    final = Final(scene, state, ask, predictions)
+    assert final.trained == {5: "five", 2: "two"}
+    assert final.trained is final.trained
+    assert asked == [("train", [2, 5], ("sent", "last"))]
+    assert final.clients == "of test"
+    assert Final(scene, state, ask, None).clients is None
+    scene.settings = {"clients": False}
+    assert final.clients is None
 
 
 def test_two_samples_of_a_class_are_enough_to_search() -> None:
@@ -438,6 +587,47 @@ def test_local_models_of_a_regression_are_read_as_roots() -> None:
     assert asked == [("server", "of 7"), ("server", "of 9")]
     replies.has = lambda name: False
     assert MEASURES["local_on_global"].round(scene, moment) == {}
+
+
+def test_a_metric_is_not_asked_about_clients_without_samples() -> None:
+    asked: list[list[int]] = []
+    metric = Metric(lambda logits, labels: asked.append(labels.tolist()) or float(labels.sum()), "total")
+    groups = Groups.of([[0, 1], [], [2]])
+    labels = Scores(np.zeros(3), np.zeros(3), T([4, 5, 6]), T([[0.0], [0.0], [0.0]]), torch.zeros(0))
+    final: Any = SimpleNamespace(clients=ClientScores(labels, np.array([2, 0, 1]), groups, ACCURACY))
+    scene: Any = None
+    np.testing.assert_array_equal(metric.sites(scene, final)["total"], [6.0 + 4.0, math.nan, 5.0])
+    assert asked == [[6, 4], [5]]
+    final.clients = None
+    assert metric.sites(scene, final) == {}
+
+
+def test_what_a_metric_cannot_import_is_told_by_the_extra_that_brings_it() -> None:
+    def imports(logits: Any, labels: Any) -> float:
+        raise ModuleNotFoundError("No module named 'skiing'", name="skiing")
+
+    scene: Any = SimpleNamespace(problem=ACCURACY, data=SimpleNamespace(num_classes=2))
+    with pytest.raises(ConfigError, match=r"evaluate\.mine needs skiing, .* pip install 'accord-fl\[winter\]'"):
+        Metric(imports, "mine", extra="winter").check(scene)
+    with pytest.raises(ModuleNotFoundError, match="skiing"):
+        Metric(imports, "mine").check(scene)
+
+
+def test_metrics_of_the_package_are_registered_before_a_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+
+    class Registry:
+        def __len__(self) -> int:
+            said.append("all imported")
+            return 0
+
+        def add(self, name: str) -> Any:
+            return lambda entry: said.append((name, entry.name, entry.better, entry.problems, entry.columns[0].title))
+
+    monkeypatch.setattr(sys.modules[Metric.__module__], "MEASURES", Registry())
+    given: dict[str, Any] = {"better": "lower", "percent": True, "title": "Mine", "problems": ("tokens",)}
+    assert metric("mine", **given)(f1) is f1
+    assert said == ["all imported", ("mine", "mine", "lower", ("tokens",), "Mine %")]
 
 
 def test_local_models_are_summed_up_by_their_last_round() -> None:
@@ -602,6 +792,7 @@ class Held(SimpleNamespace):
     [
         ("classification", [2, 1, 1, 2, 0], 3, ("a", "b", "c"), (["b", "a", ""], [2 / 3, 0.5, None])),
         ("classification", [2, 1, 1, 2, 0], 3, (), (["1", "0", ""], [2 / 3, 0.5, None])),
+        ("classification", [2, 1, 1, 2, 0], 3, ("a", "b"), (["1", "0", ""], [2 / 3, 0.5, None])),  # not all have names
         ("classification", [0, 1, 0, 0, 0], 2, ("no", "yes"), (["yes", "yes", ""], [1 / 3, 0.0, None])),
         ("multilabel", [[1, 1], [0, 1], [0, 0], [1, 0], [1, 0]], 2, ("p", "q"), (["q", "p", ""], [2 / 3, 1.0, None])),
         ("regression", [1.0, 2.0, 6.0, 4.0, 5.0], 1, (), (["", "", ""], [3.0, 4.5, None])),
@@ -620,6 +811,13 @@ def test_what_a_site_holds(problem: str, y: Any, classes: int, names: tuple[str,
     assert list(sites.columns)[-2:] == [PROBLEMS[problem].headline, "later"], "the leading number first"
     assert sites.row(1)["site"] == "site 1"
     assert [row["client"] for row in sites.rows()] == [0, 1, 2]
+
+
+def test_leading_numbers_stand_before_all_others() -> None:
+    data: Any = Held(**vars(holdings("classification", [0, 1], [[0], [1]], 2)))
+    names = ["auroc", "personal_accuracy_before", "personal_accuracy", "accuracy"]
+    columns = list(sites_of(data, {name: np.zeros(2) for name in names}).columns)
+    assert columns[-4:] == ["accuracy", "personal_accuracy", "personal_accuracy_before", "auroc"]
 
 
 def test_a_site_with_a_single_sample() -> None:

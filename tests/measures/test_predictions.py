@@ -99,6 +99,48 @@ def test_the_pool_as_it_is_may_be_any_of_its_environments_or_none() -> None:
         assert sum(seen) == shown, "each pass is made once"
 
 
+def test_clients_samples_are_taken_from_the_pool_they_lie_in() -> None:
+    """Of the training pool those at even positions are answered rightly, of the test pool all the others."""
+    pool = sorted_pool()
+    other = Pool(pool.x + torch.tensor([0.0, 1.0]), pool.y)
+    data = replace(federation(pool, clients=2), test_pool=other)
+    data = replace(data, test=Groups.of([[0, 2, 4], [1, 3]]))
+    assert of_clients(right_for_even, data) == [0.0, 1.0]
+    held_out = replace(data, test_from="train")
+    assert of_clients(right_for_even, held_out) == [1.0, 0.0], "test samples that were training samples"
+    whole = predictions(right_for_even, replace(data, train=Groups.of([range(0, 300, 2), range(1, 300, 2)])), 60)
+    found = whole.clients("train")
+    assert found is not None
+    assert found.means.tolist() == [1.0, 0.0], "all of the pool, and still of the training pool"
+    assert whole.clients("train") is found
+    assert whole.clients("validation") is None
+    again = whole.clients("test")
+    assert again is not None
+    assert again.means.tolist() == [0.0, 1.0]
+
+
+def test_clients_with_transforms_are_shown_batch_by_batch() -> None:
+    seen: list[int] = []
+
+    def watched(x: Tensor) -> Out:
+        seen.append(len(x))
+        return right_for_even(x)
+
+    data = replace(federation(sorted_pool()), test=Groups.of([range(5), [], range(7), [], [8]]))
+    found = predictions(watched, replace(data, transform=lambda client, index, x: x), 3).clients("test")
+    assert found is not None
+    assert seen == [3, 2, 3, 3, 1, 1]
+    assert found.means.tolist()[::2] == [3 / 5, 4 / 7, 1.0]
+
+
+def test_labels_are_kept_as_they_are() -> None:
+    pool = Pool(torch.zeros(2, 1), torch.tensor([0.25, 1.5]))
+    data = FederatedData("real", pool, pool, 1, *[Groups.of([[0, 1]])] * 3, problem="regression")
+    found = predictions(lambda x: Out(x + 1, x), data, 2).plain
+    assert found.labels.tolist() == [0.25, 1.5]
+    assert found.score.tolist() == [0.75**2, 0.5**2]
+
+
 def of_clients(predictor: Any, data: FederatedData, together: bool = False) -> list[float]:
     found = predictions(predictor, data, 60, together).clients("test")
     assert found is not None

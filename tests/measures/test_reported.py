@@ -53,6 +53,12 @@ def test_what_needs_the_samples_is_refused_where_it_was_asked_for(asked: bool) -
         assert not check_possible(other, asked)
 
 
+@pytest.mark.parametrize("name", ["accuracy", "clients", "personal", "drift", "validation", "epsilon"])
+def test_what_is_made_of_reports_or_of_what_the_server_has(name: str) -> None:
+    measure: Any = SimpleNamespace(name=name)
+    assert check_possible(measure, asked=True)
+
+
 def test_a_budget_is_spent_round_by_round() -> None:
     """Rounds are counted from 0: after the third, three are spent."""
     budget = SimpleNamespace(spent=lambda rounds: 0.5 * rounds, facts=lambda: {"delta": 1e-5})

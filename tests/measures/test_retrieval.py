@@ -66,6 +66,37 @@ def test_a_plain_loop_gives_the_same(block: int) -> None:
     assert rank.tolist() == [r for _, r in expected]
 
 
+@pytest.mark.parametrize(
+    "close",
+    [
+        torch.tensor([[8.0, 0.0], [8.0, 0.125], [8.0, 0.03125]]).half(),  # cosines that half precision takes for 1
+        torch.tensor([[1.0, 0.0], [1.0, 3e-6], [1.0, 1e-6]], dtype=torch.float64),  # and single precision
+    ],
+)
+def test_scores_that_differ_are_not_tied_by_rounding(close: Tensor) -> None:
+    precision, rank = searched(close, torch.tensor([1, 2, 1]), torch.tensor([1, 2, 2]), 1)
+    assert (precision.tolist(), rank.tolist()) == ([1.0], [1])
+
+
+def test_features_of_any_shape_are_rows() -> None:
+    features = torch.tensor([[[1.0], [0.0]], [[0.0], [1.0]], [[1.0], [1.0]]])
+    precision, rank = searched(features, torch.tensor([1, 2, 1]), torch.tensor([1, 2, 2]), 1)
+    assert (precision.tolist(), rank.tolist()) == ([1.0], [1])
+
+
+def test_a_clients_queries_are_those_of_its_identities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both of identity 5 go to the first of two clients, that of 6 to the other."""
+    precision, rank = np.array([1.0, 0.5, 0.25]), np.array([1.0, 2.0, 6.0])
+    monkeypatch.setattr("accord.measures.retrieval.searched", lambda *given: (precision, rank))
+    scores = SimpleNamespace(features=None, labels=torch.tensor([5, 5, 6, 5, 6]))
+    search = SimpleNamespace(cameras=np.arange(5), queries=3)
+    scene: Any = SimpleNamespace(data=SimpleNamespace(search=search), members=[4, 9])
+    moment: Any = SimpleNamespace(predictions=SimpleNamespace(plain=scores))
+    found = Retrieval().round(scene, moment)["retrieval"]
+    assert (found["clients"]["best"], found["clients"]["worst"]) == (0.75, 0.25)
+    assert [found[f"cmc{k}"] for k in RANKS] == pytest.approx([1 / 3, 2 / 3, 1.0])
+
+
 def test_there_must_be_queries_and_a_gallery() -> None:
     for queries in (0, 3):
         with pytest.raises(DataError, match="there must be some, and a gallery"):

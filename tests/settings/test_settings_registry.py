@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from accord.errors import ConfigError
@@ -128,6 +130,9 @@ def test_what_a_setting_is() -> None:
     assert found["tuned"].allowed == "a number, above 0"
     assert found["near"].allowed == "a whole number"
     assert check("it", found, {"tuned": 2}) == {"tuned": 2.0}
+    numbers = check("it", found, {"tuned": np.float32(0.5), "near": np.int64(7), "needed": np.int8(3)})
+    assert numbers == {"tuned": 0.5, "near": 7, "needed": 3.0}
+    assert [type(value) for value in numbers.values()] == [float, int, float], "NumPy's are numbers too"
     with pytest.raises(ConfigError, match=r"it has no setting 'x'\. It has no settings\."):
         check("it", {}, {"x": 1})
 
@@ -140,6 +145,7 @@ def test_intervals_in_words_and_numbers() -> None:
         (FRACTION, "at least 0 and at most 1", (0, 1), (-1e-9, 1.1)),
         (PROPER_FRACTION, "at least 0 and below 1", (0, 0.99), (1, -0.1)),
         (Range(above=1, high=3), "above 1 and at most 3", (1.1, 3), (1, 3.1)),
+        (Range(low=2.0, below=1e-3), "at least 2 and below 0.001", (), (2.0, 1e-4)),
     ):
         assert str(interval) == words
         assert all(value in interval for value in inside)
@@ -182,7 +188,10 @@ def package(place: Path, name: str, points: dict[str, str], version: str = "1.5"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     listed = "\n".join(f"{entry} = {value}" for entry, value in points.items())
-    (info / "entry_points.txt").write_text(f"[accord.widgets]\n{listed}\n\n[accord.others]\nelse = nowhere_at_all\n")
+    (info / "entry_points.txt").write_text(
+        f"[accord.widgets]\n{listed}\n\n[accord.others]\nelse = nowhere_at_all\n"
+        "\n[accord.widgets_of_others]\nmore = nowhere_at_all\n"
+    )
 
 
 @pytest.fixture
@@ -249,15 +258,33 @@ def test_plugins_that_cannot_be_used_are_named_in_a_warning_each(
     (site / "broken_widget.py").write_text("raise RuntimeError('first line\\nsecond line')\n")
     (site / "silent_widget.py").write_text("raise RuntimeError()\n")
     (site / "idle_widget.py").write_text("")
-    package(site, "odd", {"broken": "broken_widget", "silent": "silent_widget", "idle": "idle_widget"})
+    (site / "leaving_widget.py").write_text("raise SystemExit('good bye')\n")
+    package(
+        site,
+        "odd",
+        {"broken": "broken_widget", "silent": "silent_widget", "leaving": "leaving_widget", "idle": "idle_widget"},
+    )
     with pytest.warns(plugins.PluginWarning) as caught:
         assert list(widgets) == ["one", "two"]
     assert [str(warning.message) for warning in caught] == [
         "the plugin 'broken' of odd 1.5 (broken_widget) cannot be used: RuntimeError: first line",
         "the plugin 'idle' of odd 1.5 (idle_widget) registers no widget of that name: its module must do so when it is "
         "imported",
+        "the plugin 'leaving' of odd 1.5 (leaving_widget) cannot be used: SystemExit: good bye",
         "the plugin 'silent' of odd 1.5 (silent_widget) cannot be used: RuntimeError: no reason given",
     ]
+
+
+def test_a_plugin_that_is_being_imported_may_still_come_to_it(
+    site: Path, widgets: Registry[Callable[..., Any]]
+) -> None:
+    """It looks into the registry first, and is no plugin that registers nothing."""
+    (site / "good_widget.py").write_text("from test_widgets import WIDGETS\nlen(WIDGETS)\n" + GOOD)
+    package(site, "good-widgets", {"good": "good_widget"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        importlib.import_module("good_widget")
+    assert list(widgets) == ["one", "two", "good"]
 
 
 def test_a_module_that_hides_how_it_was_found_is_named_too(site: Path, widgets: Registry[Callable[..., Any]]) -> None:
@@ -293,9 +320,19 @@ def test_an_entry_is_of_the_package_whose_point_leads_to_its_module(site: Path) 
 def test_whose_an_entry_is(site: Path) -> None:
     (site / "lonely.py").write_text("def made(setup): ...\n")
     assert plugins.source_of(fit) is None
+    (site / "accordion.py").write_text("def made(setup): ...\n")
+    namesake = plugins.source_of(importlib.import_module("accordion").made)
+    assert namesake == plugins.Source("accordion"), "one whose name begins like ours is not ours"
     lonely = importlib.import_module("lonely").made
     assert plugins.source_of(lonely) == plugins.Source("lonely")
     assert plugins.source_of(functools.partial(functools.partial(lonely), 1)) == plugins.Source("lonely")
+    measure: Any = SimpleNamespace(function=lonely)
+    assert plugins.source_of(measure) == plugins.Source("lonely"), "a measure is where its function is"
+
+    def wrapper(setup: object) -> None: ...
+
+    wrapper.__wrapped__ = lonely  # type: ignore[attr-defined]
+    assert plugins.source_of(wrapper) == plugins.Source("lonely")
     found = plugins.source_of(pytest.fixture)
     assert found is not None
     assert (found.package, found.version) == ("pytest", pytest.__version__)

@@ -191,6 +191,43 @@ def test_a_receiver_sets_its_limits(limits: Limits, reason: str) -> None:
         decode(data, limits=limits)
 
 
+def test_a_header_is_read_within_the_same_limits() -> None:
+    data = encode({"a": {}}, {f"name {number}": "x" for number in range(20)})
+    assert len(header_of(data)) == 20
+    for limits, reason in (
+        (Limits(size=len(data) - 1), f"more than the {len(data) - 1} allowed"),
+        (Limits(header=64), "more than the 64 allowed"),
+        (Limits(tensors=0, dims=0), "more than 16 entries"),  # of two times eight
+    ):
+        with pytest.raises(DataError, match=reason):
+            header_of(data, limits=limits)
+
+
+def test_a_header_longer_than_the_message_does_not_fit() -> None:
+    data = encode({})
+    length = int.from_bytes(data[:8], "little")
+    assert len(data) == 8 + length
+    for more in (1, 8, 9):
+        with pytest.raises(DataError, match=f"a header of {length + more} bytes does not fit into {len(data)}"):
+            decode((length + more).to_bytes(8, "little") + data[8:])
+
+
+def test_every_second_number_nothing_at_all_and_slashes_in_the_order_of_names() -> None:
+    """The values of wide tensors come first in the message, and their names do not."""
+    trees = {
+        "a": {
+            "x/y": torch.arange(6.0, dtype=torch.float64)[::2],
+            "b": torch.tensor([True]),
+            "none": torch.zeros(0, dtype=torch.bool),
+        }
+    }
+    back = decode(encode(trees))
+    assert list(back["a"]) == ["b", "none", "x/y"]
+    assert back["a"]["x/y"].tolist() == [0.0, 2.0, 4.0]
+    assert back["a"]["none"].tolist() == []
+    assert back["a"]["none"].dtype == torch.bool
+
+
 def test_every_byte_is_under_the_checksum() -> None:
     data = encode({"a": {"w": torch.arange(3.0)}, "b": {}})
     for place in range(len(data)):

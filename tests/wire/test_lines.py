@@ -32,6 +32,13 @@ def test_a_damaged_line_is_said_and_the_next_are_read() -> None:
     assert three == Line(3, b'{"c": 3}\n', {"c": 3}, "", True)
 
 
+def test_an_empty_line_is_a_line_that_cannot_be_read() -> None:
+    one, two = found(b'\n{"a": 1}\n')
+    assert (one.number, one.raw, one.record, one.whole) == (1, b"\n", None, True)
+    assert one.problem
+    assert two == Line(2, b'{"a": 1}\n', {"a": 1}, "", True)
+
+
 def test_the_last_line_may_lack_its_end() -> None:
     assert found(b'{"a": 1}\n{"b"')[1] == Line(2, b'{"b"', None, "it is cut short", False)
     assert found(b'{"a": 1}') == [Line(1, b'{"a": 1}', {"a": 1}, "", False)]

@@ -108,6 +108,8 @@ def test_values_are_those_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     tied = torch.arange(3.0)
     encoded = encode_values({"a": tied, "b": tied, "c": torch.ones(2, 2).t()})
     assert encoded.sha256 == hashlib.sha256(encoded.data).hexdigest()
+    header = json.loads(encoded.data[8 : 8 + int.from_bytes(encoded.data[:8], "little")])
+    assert header["__metadata__"] == {"format": "pt"}, "as other programs of PyTorch want it"
     path = tmp_path / "v.safetensors"
     path.write_bytes(encoded.data)
     values = read_values(path, encoded.sha256)

@@ -81,6 +81,28 @@ def test_brackets_and_commas_inside_of_text_do_not_count() -> None:
     assert parse(b'["x"]', BOUNDS, "it", list) == ["x"]
 
 
+def test_strings_end_where_json_ends_them() -> None:
+    """After a backslash that is escaped, and not after a quote that is: what follows is inside or outside by that."""
+    for word in ("\\", '"', '\\"', '"\\', "\\\\"):
+        inside = {"a": word, "b": "[[[[[[{", "c": word}
+        assert parse(json.dumps(inside).encode(), BOUNDS, "it") == inside
+        outside = {"a": word, "b": [[[[1]]]], "c": word}
+        with pytest.raises(DataError, match="nested more than 4 deep"):
+            parse(json.dumps(outside).encode(), BOUNDS, "it")
+
+
+@pytest.mark.parametrize("half", [b"\\ud800", b"\\uD800", b"\\udFff", b"\\uDc00", b"\\uDBFF", b"\\uda01", b"\\uDE01"])
+def test_half_a_character_is_no_text_however_it_is_written(half: bytes) -> None:
+    with pytest.raises(DataError, match="surrogates"):
+        parse(b'{"a": "' + half + b'"}', BOUNDS, "it")
+    assert parse(b'{"a": "\\uD83D\\ude00"}', BOUNDS, "it") == {"a": "\U0001f600"}
+
+
+def test_what_is_too_deep_for_the_reader_itself_is_refused_too() -> None:
+    with pytest.raises(DataError, match="it cannot be read as JSON"):
+        parse(b"[" * 200_000 + b"]" * 200_000, Bounds(10**6, 10**6, 10**6), "it", list)
+
+
 FIELDS = {"round": WHOLE, "sum": SHA256, "versions": TEXTS, "word": text("[a-z]+", "small letters")}
 GOOD = {"round": 3, "sum": "ab" * 32, "versions": {"a": "1"}, "word": "x"}
 
