@@ -238,6 +238,14 @@ def test_a_registry_imports_its_home_and_its_plugins_once(site: Path, widgets: R
     assert len(widgets) == 3, "plugins are looked for once: a second time they would be registered twice"
 
 
+def test_a_registry_that_is_asked_for_a_name_first_knows_its_home_and_its_plugins(
+    site: Path, widgets: Registry[Callable[..., Any]]
+) -> None:
+    (site / "good_widget.py").write_text(GOOD)
+    package(site, "good-widgets", {"good": "good_widget"})
+    assert [name in widgets for name in ("good", "one", "none")] == [True, True, False]
+
+
 def test_one_from_elsewhere_does_not_take_a_name_of_the_home(widgets: Registry[Callable[..., Any]]) -> None:
     with pytest.raises(ConfigError, match="the widget 'one' is registered already"):
         widgets.add("one")(make)
@@ -249,13 +257,16 @@ def test_plugins_that_cannot_be_used_are_named_in_a_warning_each(
     (site / "broken_widget.py").write_text("raise RuntimeError('first line\\nsecond line')\n")
     (site / "silent_widget.py").write_text("raise RuntimeError()\n")
     (site / "idle_widget.py").write_text("")
-    package(site, "odd", {"broken": "broken_widget", "silent": "silent_widget", "idle": "idle_widget"})
+    (site / "leaving_widget.py").write_text("raise SystemExit('no licence')\n")
+    names = ("broken", "silent", "idle", "leaving")
+    package(site, "odd", {name: f"{name}_widget" for name in names})
     with pytest.warns(plugins.PluginWarning) as caught:
         assert list(widgets) == ["one", "two"]
     assert [str(warning.message) for warning in caught] == [
         "the plugin 'broken' of odd 1.5 (broken_widget) cannot be used: RuntimeError: first line",
         "the plugin 'idle' of odd 1.5 (idle_widget) registers no widget of that name: its module must do so when it is "
         "imported",
+        "the plugin 'leaving' of odd 1.5 (leaving_widget) cannot be used: SystemExit: no licence",
         "the plugin 'silent' of odd 1.5 (silent_widget) cannot be used: RuntimeError: no reason given",
     ]
 
@@ -293,6 +304,9 @@ def test_an_entry_is_of_the_package_whose_point_leads_to_its_module(site: Path) 
 def test_whose_an_entry_is(site: Path) -> None:
     (site / "lonely.py").write_text("def made(setup): ...\n")
     assert plugins.source_of(fit) is None
+    (site / "accord_of_mine.py").write_text("def made(setup): ...\n")
+    mine = importlib.import_module("accord_of_mine").made
+    assert plugins.source_of(mine) == plugins.Source("accord_of_mine"), "a name that begins alike is another's"
     lonely = importlib.import_module("lonely").made
     assert plugins.source_of(lonely) == plugins.Source("lonely")
     assert plugins.source_of(functools.partial(functools.partial(lonely), 1)) == plugins.Source("lonely")

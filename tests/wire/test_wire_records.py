@@ -81,6 +81,14 @@ def test_brackets_and_commas_inside_of_text_do_not_count() -> None:
     assert parse(b'["x"]', BOUNDS, "it", list) == ["x"]
 
 
+def test_a_backslash_at_the_end_of_a_text_hides_nothing_and_uncovers_nothing() -> None:
+    record = {"a": "\\", "b": "[[[[[[", "c": '\\"[[[[[['}
+    assert parse(json.dumps(record).encode(), BOUNDS, "it") == record
+    deep = {"a": "\\", "b": [[[[1]]]], "c": ""}
+    with pytest.raises(DataError, match="nested more than 4 deep"):
+        parse(json.dumps(deep).encode(), BOUNDS, "it")
+
+
 FIELDS = {"round": WHOLE, "sum": SHA256, "versions": TEXTS, "word": text("[a-z]+", "small letters")}
 GOOD = {"round": 3, "sum": "ab" * 32, "versions": {"a": "1"}, "word": "x"}
 
