@@ -630,6 +630,22 @@ def test_metrics_of_the_package_are_registered_before_a_users(monkeypatch: pytes
     assert said == ["all imported", ("mine", "mine", "lower", ("tokens",), "Mine %")]
 
 
+def test_personal_numbers_stand_at_their_own_clients() -> None:
+    """Of four clients 1 has no test samples and 2 was not asked; the sums are squared errors."""
+
+    def told(before: float, after: float, examples: int) -> dict[str, Any]:
+        return {"personal_before": T(before), "personal_correct": T(after), "personal_examples": T(examples)}
+
+    final: Any = SimpleNamespace(trained={3: told(32.0, 8.0, 2), 1: {"loss": T(1.0)}, 0: told(27.0, 3.0, 3)})
+    scene: Any = SimpleNamespace(problem=RMSE, data=range(4))
+    columns = MEASURES["personal"].sites(scene, final)
+    np.testing.assert_allclose(columns["personal_rmse_before"], [3.0, np.nan, np.nan, 4.0])
+    np.testing.assert_allclose(columns["personal_rmse"], [1.0, np.nan, np.nan, 2.0])
+    found = MEASURES["personal"].end(scene, final)["personal_rmse"]
+    assert (found["best"], found["worst"], found["mean"]) == pytest.approx((1.0, 2.0, 1.5))
+    assert found["weighted_mean"] == pytest.approx((3 * 1.0 + 2 * 2.0) / 5)
+
+
 def test_local_models_are_summed_up_by_their_last_round() -> None:
     scene: Any = SimpleNamespace(problem=RMSE)
     records = [{"local_on_global_rmse": {"mean": 2}}, {}, {"local_on_global_rmse": {"mean": 1}}]

@@ -247,6 +247,14 @@ def test_a_registry_imports_its_home_and_its_plugins_once(site: Path, widgets: R
     assert len(widgets) == 3, "plugins are looked for once: a second time they would be registered twice"
 
 
+def test_a_registry_that_is_asked_for_a_name_first_knows_its_home_and_its_plugins(
+    site: Path, widgets: Registry[Callable[..., Any]]
+) -> None:
+    (site / "good_widget.py").write_text(GOOD)
+    package(site, "good-widgets", {"good": "good_widget"})
+    assert [name in widgets for name in ("good", "one", "none")] == [True, True, False]
+
+
 def test_one_from_elsewhere_does_not_take_a_name_of_the_home(widgets: Registry[Callable[..., Any]]) -> None:
     with pytest.raises(ConfigError, match="the widget 'one' is registered already"):
         widgets.add("one")(make)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
-from accord.settings import Misfit, Range, Word, fit
+from accord.settings import Misfit, Range, Word, check, fit, settings_of
 from accord.settings.text import parse_value
 from accord.settings.values import show
 
@@ -25,6 +26,7 @@ from accord.settings.values import show
         ('["a", 2]', ["a", 2]),
         ("[]", []),
         ("[a,,b]", ["a", "b"]),
+        ("[a, b, ]", ["a", "b"]),
         ("[a", "[a"),
         ("a]", "a]"),
         ("1\nother = 2", "1\nother = 2"),
@@ -102,3 +104,38 @@ def test_bounds_hold_at_their_edges() -> None:
         with pytest.raises(Misfit):
             fit(float, value, closed)
     assert fit(float, 1e-9, opened) == 1e-9
+
+
+def test_a_word_is_first_what_it_reads_as_and_then_what_is_written() -> None:
+    assert fit(str, Word('"a b"', "a b")) == "a b", "quotes on a command line are no part of a text"
+    assert fit(str, Word("1e3", 1000.0)) == "1e3"
+    assert fit(float, Word("1e3", 1000.0)) == 1000.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        (int, True, "a whole number"),
+        (float, False, "a number"),
+        (float, float("inf"), "finite"),
+        (float, float("-inf"), "finite"),
+        (float, float("nan"), "finite"),
+        (str, "a\0b", "NUL"),
+        (int | None, "nothing", 'a whole number or "none"|a whole number'),
+    ],
+)
+def test_what_does_not_fit_a_setting(kind: Any, value: object, reason: str) -> None:
+    with pytest.raises(Misfit, match=reason):
+        fit(kind, value)
+
+
+def test_none_is_a_word_of_a_configuration() -> None:
+    assert [fit(str | None, value) for value in (None, "none", "None")] == [None, None, "None"]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    def made(setup: object, *, width: int = 1, rate: float = 0.5, on: bool = False) -> None: ...
+
+    found = check("it", settings_of(made), {"width": np.int64(3), "rate": np.float32(0.25), "on": np.bool_(True)})
+    assert found == {"width": 3, "rate": 0.25, "on": True}
+    assert [type(value) for value in found.values()] == [int, float, bool]
