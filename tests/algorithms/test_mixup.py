@@ -144,3 +144,4 @@ def test_inputs_that_cannot_be_mixed_are_refused() -> None:
     tokens = torch.tensor([[1, 2], [3, 4]])
     with pytest.raises(DataError, match="real numbers"):
         Mixup().begin(tiny_model(), job_of(tokens, torch.tensor([0, 1]), 2))
+    assert Mixup(0.0).begin(tiny_model(), job_of(tokens, torch.tensor([0, 1]), 2)) == {}, "nothing is mixed"
