@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -312,7 +313,12 @@ def test_a_model_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, mo
     for name in ("_trained_network", "Subject"):
         monkeypatch.setattr(model_folder, name, lambda *_: None)
     monkeypatch.setattr(model_folder, "_record", lambda subject: {"kept": 1})
-    monkeypatch.setattr(model_folder, "_files", lambda *_: iter([("values", b"new")]))
+
+    def files(subject: Any, own: Any, record: Any) -> Any:
+        yield "values", b"new"
+        record["weights"] = "a checksum"
+
+    monkeypatch.setattr(model_folder, "_files", files)
     monkeypatch.setattr(model_folder, "card", lambda *_: "a card")
 
     def write() -> None:
@@ -324,6 +330,8 @@ def test_a_model_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, mo
     write()
     final = tmp_path / "model"
     assert sorted(path.name for path in final.iterdir()) == ["README.md", "model.json", "values"]
+    record = json.loads((final / "model.json").read_text())
+    assert record == {"kept": 1, "weights": "a checksum"}, "what is noted of files while they are written"
     (final / "stale").write_text("of an earlier end")
     write()
     assert not (final / "stale").exists()
