@@ -370,6 +370,11 @@ def test_files_are_called_by_their_clients_where_that_can_be() -> None:
     assert file_names({0: "a b", 1: "c"}) == {0: "a_b-0.safetensors", 1: "c.safetensors"}
     assert file_names({0: "n" * 60, 1: "m" * 61}) == {0: "n" * 60 + ".safetensors", 1: "m" * 60 + "-1.safetensors"}
     assert file_names({4: "/"}) == {4: "client-4.safetensors"}
+    assert file_names({0: "Lyon", 1: "lyon", 2: "Pau"}) == {
+        **{0: "Lyon-0.safetensors", 1: "lyon-1.safetensors"},  # some disks do not tell them apart
+        2: "Pau.safetensors",
+    }
+    assert file_names({0: "a b", 1: "a_b-0"}) == {0: "0.safetensors", 1: "1.safetensors"}
 
 
 def test_how_a_model_may_be_used() -> None:

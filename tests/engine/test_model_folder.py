@@ -15,9 +15,17 @@ from safetensors.torch import load
 from accord.core.fields import Field, Fields
 from accord.core.model import Model
 from accord.core.tensors import Tree, clone
-from accord.core.whole import Whole, as_given
+from accord.core.whole import Whole, as_given, named_values
 from accord.engine import model_folder
-from accord.engine.model_folder import _files, _record, _trained_network, _untrained, write_model
+from accord.engine.model_folder import (
+    _files,
+    _record,
+    _trained_network,
+    _untrained,
+    described,
+    read_model,
+    write_model,
+)
 from accord.errors import RunError
 from accord.models import adapt
 from support.federation import TinyRun, tiny_model
@@ -117,6 +125,38 @@ def test_what_is_recorded_of_a_model() -> None:
     assert (found["weights"], found["shared"], found["clients"]) == (None, None, {})
     subject.model, data.fields = None, None
     assert (_record(subject)["around"], _record(subject)["facts"]["fields"]) == ([], None)
+
+
+def test_an_owners_network_is_described_by_its_layers() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2))
+    federation: Any = SimpleNamespace(own_network=True, config=SimpleNamespace(model=None))
+    found = described(federation, Around(adapt(layers, head="1", maps="0")))
+    assert found == {
+        **{"kind": "own", "class": "Sequential", "head": "1", "maps": "0", "adapted": True},
+        "layers": [
+            "0: Linear(in_features=2, out_features=3, bias=True)",
+            "1: Linear(in_features=3, out_features=2, bias=True)",
+        ],
+    }
+    classifier = tiny_model().network
+    plain = described(federation, classifier)
+    assert (plain["adapted"], plain["class"], plain["maps"]) == (False, type(classifier).__name__, None)
+
+
+def test_a_module_is_read_back_where_one_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    record: dict[str, Any] = {"weights": "the checksum", "shared": "another"}
+    read: list[Any] = []
+    monkeypatch.setattr(model_folder, "read_record", lambda folder: record)
+    values = {name: t + 1 for name, t in named_values(MODEL.network).items()}
+    monkeypatch.setattr(model_folder, "read_values", lambda *given: (read.append(given), values)[1])
+    run = TinyRun("fedavg", model=MODEL)
+    found = read_model(Path("x"), run.federation)
+    assert found is not None
+    assert all(torch.equal(t, values[name]) for name, t in named_values(found).items())
+    assert read == [(Path("x/model/model.safetensors"), "the checksum")]
+    record["weights"] = None
+    assert read_model(Path("x"), run.federation) is None
+    assert len(read) == 1
 
 
 def test_the_network_that_was_trained_is_the_methods() -> None:
