@@ -357,6 +357,10 @@ def test_who_is_missing_and_what_may_be() -> None:
     assert list(missing.items()) == [(2, "away"), (1, "no")]
     with pytest.raises(RunError, match=r"round 1: 2 of 4 clients failed in task 'train', and at most 25 % may"):
         collect("train", 0, [0, 1, 2, 3], [answer(0, "a"), answer(1, "b"), answer(2), answer(3)], Policy(2, 0.25), {})
+    with pytest.raises(RunError, match=r"without them\.\nclient 1: broken$"):  # who was away has failed in nothing
+        collect("train", 0, [0, 1, 2, 3], [answer(1, "broken"), answer(0)], Policy(), {3: "away", 2: "away"})
+    gone = collect("train", 0, [0, 1, 2, 3], [answer(0), answer(1)], Policy(), {3: "away", 2: "late"})[1]
+    assert list(gone.items()) == [(2, "late"), (3, "away")], "by client"
     with pytest.raises(EmptyRound, match="1 of 4 clients answered task 'train', at least 2 are needed"):
         collect("train", 0, [0, 1, 2, 3], [answer(0)], Policy(2), {1: "x", 2: "x", 3: "x"})
     assert len(collect("train", 0, [0], [answer(0)], Policy(2), {})[0]) == 1, "no more than were asked"
