@@ -106,6 +106,7 @@ def test_work_of_an_earlier_round_keeps_its_round_rate_and_message(tmp_path: Pat
     second = house.exchange(round=5, lr=0.25)
     second.begin("train", [3, 1, 0], {"model": {"w": torch.ones(10)}}, version=12)
     assert house.clock.at_work() == {0, 1, 3}
+    assert second.bytes_down == 2 * 40, "who is at work is sent nothing"
     replies = second.arrivals(3)
     assert replies.ids == (0, 1, 3)
     assert [began.version for began in replies.began] == [12, 12, 11]
@@ -271,6 +272,24 @@ def test_later_questions_say_how_many_places_there_are(tmp_path: Path) -> None:
     stream.begin("train", [0, 1], MESSAGE, slots=2)
     stream.begin("train", [2, 3], MESSAGE, slots=1)
     assert stream.clock.at_work() == {0, 1}
+    assert [stream.arrivals(1).ids for _ in range(3)] == [(0,), (1,), (2,)]
+    assert stream.clock.now == 5.0, "the third began when both had ended"
+
+
+def test_answers_that_make_up_for_others_are_ordered_too_and_no_more_than_are_wanted(tmp_path: Path) -> None:
+    """One place: 3 comes, 1 fails, 0 comes in its stead; 2 is never waited for."""
+    house = House(tmp_path, 1)
+    stream = house.exchange(policy=Policy(tolerate=0.5))
+    stream.begin("train", [3, 1, 0, 2], MESSAGE, slots=1)
+    replies = stream.arrivals(2)
+    assert (replies.ids, replies.examples.tolist()) == ((0, 3), [10, 13])
+    assert [float(result.reply["model"]["w"][0]) for result in replies.results] == [0.0, 3.0]
+    assert house.clock.now == 4 + 2 + 1
+    house = House(tmp_path, 1)
+    stream = house.exchange(policy=Policy(tolerate=0.5))
+    stream.begin("train", [0, 1, 2, 3], MESSAGE)
+    assert stream.arrivals(2).ids == (0, 2)
+    assert house.clock.at_work() == {3}
 
 
 def test_what_clients_keep_is_told_apart_by_the_answers_it_came_with(tmp_path: Path) -> None:

@@ -145,8 +145,14 @@ def test_a_resumed_run_without_checkpoints_keeps_those_it_has(tmp_path: Path) ->
     before, after = text.split("[checkpoint]")
     (folder / "config.toml").write_text(f"{before}[checkpoint]{after.replace('every = 1', 'every = 0', 1)}")
     kept = contents(folder / "checkpoint")
-    accord.resume(folder)
+    done = accord.resume(folder)
     assert contents(folder / "checkpoint") == kept
+    again = accord.resume(folder)
+    assert done.model is not None
+    assert again.model is not None
+    last, found = done.model.state_dict(), again.model.state_dict()
+    assert all(torch.equal(last[name], found[name]) for name in last), "the last round's, not the checkpoint's"
+    assert again.metrics == done.metrics
 
 
 class _Overflow:

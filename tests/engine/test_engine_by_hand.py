@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -312,7 +313,12 @@ def test_a_model_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, mo
     for name in ("_trained_network", "Subject"):
         monkeypatch.setattr(model_folder, name, lambda *_: None)
     monkeypatch.setattr(model_folder, "_record", lambda subject: {"kept": 1})
-    monkeypatch.setattr(model_folder, "_files", lambda *_: iter([("values", b"new")]))
+
+    def files(subject: Any, own: Any, record: Any) -> Any:
+        yield "values", b"new"
+        record["weights"] = "a checksum"
+
+    monkeypatch.setattr(model_folder, "_files", files)
     monkeypatch.setattr(model_folder, "card", lambda *_: "a card")
 
     def write() -> None:
@@ -324,6 +330,8 @@ def test_a_model_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, mo
     write()
     final = tmp_path / "model"
     assert sorted(path.name for path in final.iterdir()) == ["README.md", "model.json", "values"]
+    record = json.loads((final / "model.json").read_text())
+    assert record == {"kept": 1, "weights": "a checksum"}, "what is noted of files while they are written"
     (final / "stale").write_text("of an earlier end")
     write()
     assert not (final / "stale").exists()
@@ -349,6 +357,10 @@ def test_who_is_missing_and_what_may_be() -> None:
     assert list(missing.items()) == [(2, "away"), (1, "no")]
     with pytest.raises(RunError, match=r"round 1: 2 of 4 clients failed in task 'train', and at most 25 % may"):
         collect("train", 0, [0, 1, 2, 3], [answer(0, "a"), answer(1, "b"), answer(2), answer(3)], Policy(2, 0.25), {})
+    with pytest.raises(RunError, match=r"without them\.\nclient 1: broken$"):  # who was away has failed in nothing
+        collect("train", 0, [0, 1, 2, 3], [answer(1, "broken"), answer(0)], Policy(), {3: "away", 2: "away"})
+    gone = collect("train", 0, [0, 1, 2, 3], [answer(0), answer(1)], Policy(), {3: "away", 2: "late"})[1]
+    assert list(gone.items()) == [(2, "late"), (3, "away")], "by client"
     with pytest.raises(EmptyRound, match="1 of 4 clients answered task 'train', at least 2 are needed"):
         collect("train", 0, [0, 1, 2, 3], [answer(0)], Policy(2), {1: "x", 2: "x", 3: "x"})
     assert len(collect("train", 0, [0], [answer(0)], Policy(2), {})[0]) == 1, "no more than were asked"
@@ -362,6 +374,11 @@ def test_files_are_called_by_their_clients_where_that_can_be() -> None:
     assert file_names({0: "a b", 1: "c"}) == {0: "a_b-0.safetensors", 1: "c.safetensors"}
     assert file_names({0: "n" * 60, 1: "m" * 61}) == {0: "n" * 60 + ".safetensors", 1: "m" * 60 + "-1.safetensors"}
     assert file_names({4: "/"}) == {4: "client-4.safetensors"}
+    assert file_names({0: "Lyon", 1: "lyon", 2: "Pau"}) == {
+        **{0: "Lyon-0.safetensors", 1: "lyon-1.safetensors"},  # some disks do not tell them apart
+        2: "Pau.safetensors",
+    }
+    assert file_names({0: "a b", 1: "a_b-0"}) == {0: "0.safetensors", 1: "1.safetensors"}
 
 
 def test_how_a_model_may_be_used() -> None:

@@ -300,9 +300,13 @@ def test_what_differs_is_said(tmp_path: Path) -> None:
         ({"network": {"answers": [0.5], "layers": ["x"]}}, "computes something else"),
         ({"data": {"name": "a" * 64, "unseen": [1, 2, 3, 4]}}, "data name differ"),
         ({"settings": {"hash": "1"}}, "has other settings than this run began with"),
+        ({"settings": {"hash": "0", "traces": "abc"}}, "has other settings than this run began with"),
     ):
         with pytest.raises(CheckpointError, match=words):
             identity.compare(tmp_path, {**known, **change})
+    identity.keep(tmp_path, {**known, "network": {"layers": ["x"]}})
+    with pytest.raises(CheckpointError, match="computes something else"):  # than what nobody has noted
+        identity.compare(tmp_path, known)
     (tmp_path / identity.FILE).write_text('{"data": 3}')
     with pytest.raises(CheckpointError, match=r"its data is not recorded; its network is not recorded"):
         identity.compare(tmp_path, known)

@@ -91,6 +91,8 @@ def test_a_simulation_begins_with_its_tasks_and_where_its_clock_was(tmp_path: Pa
     assert asked == [(len, {"with_test": True, "more": own.tasks})]
     assert (house.executor, house.clock) == ("executor", ("clock of", kept))
     assert house.store is store
+    Simulation(federation).clients(store, own, audience, with_test=False, kept=kept)  # type: ignore[arg-type]
+    assert not asked[1][1]["with_test"]
 
 
 def test_with_its_summary_a_run_is_over_and_so_it_is_written_last(

@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from accord.config import load_config
+from accord.core.model import Model
 from accord.core.optim import Schedule
 from accord.core.persample import PerSample
 from accord.core.plan import Plan
-from accord.core.task import Part
-from accord.core.types import Result
+from accord.core.task import LocalTraining, Part
+from accord.core.types import Job, Result
+from accord.engine import suitability
 from accord.engine.suitability import (
     UnsuitableError,
     _alike,
@@ -33,6 +35,7 @@ from accord.engine.suitability import (
 )
 from accord.filters import NO_FILTERS, Compression, Filters
 from accord.filters.protections import PROTECTIONS
+from accord.models import adapt
 from accord.sampling import Cyclic, Everyone, Uniform
 from support.federation import Given, TinyRun, tiny_model
 
@@ -108,6 +111,17 @@ def test_what_reads_data_outside_of_its_steps_is_found() -> None:
         task: Any = TinyRun(name).algorithm.tasks["train"]
         assert trial.beyond_steps(task).startswith(words)
         assert bool(trial.beyond_steps(task)) is bool(words)
+    trial, plain = tried("fedavg"), TinyRun("fedavg").algorithm.tasks["train"]
+    for hook, answer in (("memory", {}), ("begin", {}), ("finish", ({}, {}))):
+
+        def looks(self: Part, *given: Any, answer: Any = answer) -> Any:
+            job = next(one for one in given if isinstance(one, Job))
+            _ = job.data.y
+            return answer
+
+        part = type("Looking", (Part,), {hook: looks})()
+        task = replace(plain, parts=(*plain.parts, part))  # type: ignore[type-var, attr-defined]
+        assert "(job.data.y)" in trial.beyond_steps(task), hook
     sealed = _Sealed(7)
     assert (sealed.num_classes, sealed.has_test) == (7, False)
     with pytest.raises(_SealBroken, match=r"^y$"):
@@ -116,6 +130,50 @@ def test_what_reads_data_outside_of_its_steps_is_found() -> None:
 
 def fails(*_: Any) -> Any:
     raise ValueError("it asks\nfor a value")
+
+
+@pytest.mark.parametrize("privacy", ["central", "local", "sample"])
+def test_each_protection_asks_its_own_questions(privacy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise on means needs a server that reads means, noise on answers what can be noised, on samples their steps."""
+    asked: list[str] = []
+    trial: Any = SimpleNamespace(refusal="", streams=False, clients=[0, 1], state={}, world=None, reply={"model": {}})
+    trial.reads_only_means = lambda: True
+    reasons: list[str] = []
+    for name in ("_check_parts", "_check_covered", "_check_by_sample"):
+        monkeypatch.setattr(suitability, name, lambda *given, name=name: asked.append(name))
+    monkeypatch.setattr(suitability, "_Trial", lambda *given: trial)
+    monkeypatch.setattr(suitability, "reasons_for_each", lambda algorithm: reasons)
+    monkeypatch.setattr(suitability, "_sampler", lambda *given: lambda state, world: [0, 1])
+    protection = PROTECTIONS[privacy](noise=1.0)
+    budget: Any = SimpleNamespace(name=privacy, protection=protection, draw=SimpleNamespace(kind="uniform"))
+    config: Any = SimpleNamespace(algorithm=SimpleNamespace(name="mine"), local=None)
+    method: Any = SimpleNamespace(pools_data=False, tasks={"train": None, "evaluate": None})
+
+    def check(words: str = "") -> None:
+        nothing: Any = None
+        asked.clear()
+        if not words:
+            check_filters(config, nothing, method, nothing, Filters(budget))
+            return
+        with pytest.raises(UnsuitableError, match=f"mine does not fit privacy.name = '{privacy}': .*{words}"):
+            check_filters(config, nothing, method, nothing, Filters(budget))
+
+    central = privacy == "central"
+    check()
+    assert asked == (["_check_parts", "_check_by_sample"] if privacy == "sample" else ["_check_covered"])
+    reasons.append("sorts the answers")
+    check("the server sorts the answers" if central else "")
+    reasons.clear()
+    trial.streams = True
+    check("takes answers as they come" if central else "")
+    trial.streams, trial.reads_only_means = False, lambda: False
+    check("reads more of the answers than their mean" if central else "")
+    trial.reads_only_means = lambda: True
+    trial.refusal = "it asks twice"
+    check("it asks twice")
+    trial.refusal = ""
+    method.tasks["prior"] = None
+    check(r"asks its clients for more than their training \(task prior\)")
 
 
 def test_each_reason_against_single_samples_counts() -> None:
@@ -182,6 +240,31 @@ def test_how_often_clients_are_asked(tasks: list[str], before: str, why: str) ->
     assert bool(trial.refusal) is bool(why)
 
 
+def test_of_a_stream_each_client_counts_once() -> None:
+    """Two messages, one for each client: nobody is asked twice."""
+    run = TinyRun("fedavg")
+    method: Any = asking("train")
+
+    def round(state: Any, world: Any, exchange: Any) -> Any:
+        for client in (2, 1):
+            exchange.begin("train", [client], run.algorithm.message(state))
+        return state, exchange.arrivals(2)
+
+    method.round = round
+    trial = _Trial(run.federation.facts, method, run.federation.site())
+    assert (trial.streams, trial.refusal, trial.asked, trial.clients) == (True, "", ["train", "train"], [1, 2])
+
+
+def test_dropout_is_no_comparison_of_samples() -> None:
+    """Whatever is drawn differs between a batch and its samples alone."""
+    layers = [torch.nn.Flatten(), torch.nn.Linear(64, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3)]
+    model = Model(adapt(torch.nn.Sequential(*layers), head="3"))
+    run = TinyRun("fedavg", model=model)
+    trial = _Trial(run.federation.facts, run.algorithm, run.federation.site())
+    task: Any = run.algorithm.tasks["train"]
+    assert trial.not_a_sum(task, run.federation.site()) == ""
+
+
 def test_a_door_knows_whether_it_is_a_stream() -> None:
     door = _Door(lambda *given: ("asked", given))  # type: ignore[arg-type]
     assert door("train", [1], {}, None) == ("asked", ("train", [1], {}, None))
@@ -229,7 +312,19 @@ def test_what_clips_every_sample_by_itself() -> None:
         with pytest.raises(UnsuitableError, match="take other steps than"):
             check(task, SimpleNamespace(**{**vars(LOCAL), name: value}))
 
-    for hook in ("noise", "batch", "before", "after"):
+    for hook in ("step", "objective", "move"):
+        other = type("Other", (LocalTraining,), {hook: lambda self, *given: None})
+        with pytest.raises(UnsuitableError, match="train in a way of its own"):
+            check(other(task.model, task.parts, plan=PLAN, private=task.private))
+    layers = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.InstanceNorm1d(2, track_running_stats=True))
+    kept = Model(adapt(torch.nn.Sequential(*layers, torch.nn.Linear(2, 2)), head="2"))
+    assert not kept.couples_batch
+    with pytest.raises(UnsuitableError, match="batch norm or other running statistics"):
+        check(replace(task, model=kept))
+    batched = torch.nn.Sequential(torch.nn.BatchNorm1d(2, track_running_stats=False), torch.nn.Linear(2, 2))
+    with pytest.raises(UnsuitableError, match="batch norm or other running statistics"):  # that remembers none
+        check(replace(task, model=Model(adapt(batched, head="1"))))
+    for hook in ("noise", "batch", "before", "after", "close"):
         part = type("Meddling", (Part,), {hook: lambda self, *given: None})()
         with pytest.raises(UnsuitableError, match=rf"its part Meddling works on whole batches \({hook}\)"):
             check(replace(task, parts=(*task.parts, part)))

@@ -301,3 +301,23 @@ def test_settings_of_message_passing_at_their_limits(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(relations, "LARGEST", 3 * 2 * 3 * 25 - 1)
     with pytest.raises(DataError, match="too large"):
         Related.blank(small(), size=1, features=5, hops=2, heads=3)
+
+
+def test_samples_are_related_in_one_fixed_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five samples in graphs of two at most; each finds its own place again."""
+    graphs: list[list[float]] = []
+
+    def augment(self: Passing, weights: Any, features: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        assert mask.tolist() == [True] * len(features)
+        graphs.append(features[:, 0].tolist())
+        return 10 * features
+
+    monkeypatch.setattr(Passing, "augment", augment)
+    plain = torch.arange(5.0).view(5, 1)
+    assert torch.equal(Passing().among({}, plain, 2), 10 * plain)
+    order = torch.randperm(5, generator=torch.Generator().manual_seed(0)).tolist()
+    assert order != sorted(order)
+    assert graphs == [order[:2], order[2:4], order[4:]]
+    graphs.clear()
+    Passing().among({}, plain, 5)
+    assert graphs == [order]
