@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from accord import load_config
 from accord.engine.build import build_model
 from accord.errors import ConfigError
-from accord.executors.gpu.compiler import check_compiler
+from accord.executors.gpu.compiler import apart, check_compiler
 from accord.models import MODELS
 from accord.parts.heads import orthonormal_head
 from support.federation import suited, tiny_data, tiny_model
@@ -25,6 +26,18 @@ def test_refused_where_clients_are_not_side_by_side() -> None:
     config = load_config(None, ["compile=true", "executor=sequential"])
     with pytest.raises(ConfigError, match=r"executor = 'sequential' has none: use executor = 'auto'"):
         build_model(config, tiny_data().facts, None, torch.device("cuda"))
+
+
+def test_what_is_not_even_tried() -> None:
+    def task(own: str = "", private: Any = None, *stacks: bool) -> Any:
+        parts = [SimpleNamespace(name=f"part {number}", stacks=able) for number, able in enumerate(stacks)]
+        return SimpleNamespace(parts=parts, private=private, has_own=lambda *names: own in names)
+
+    assert apart(task()) == apart(task("noise", None, True, True)) == ""
+    assert apart(task("", None, True, False)) == "its part part 1 does not allow it"
+    assert "every sample's gradient is clipped by itself" in apart(task("", "clipped", True))
+    for own in ("step", "objective"):
+        assert apart(task(own, None, True)) == "it has a step of its own"
 
 
 def test_a_compiler_that_does_not_work_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from accord.core.plan import Plan
+from accord.core.types import Result
 from accord.executors.gpu import lanes as module
 from accord.executors.gpu.batched import Batched, _all_finite, _on
 from accord.executors.gpu.graphs import CaptureError
@@ -294,6 +295,21 @@ def test_whose_values_are_numbers() -> None:
     assert _all_finite([[fine, wide], [fine, bad], [worse, wide], []]) == [True, False, False, True]
     assert _all_finite([[bad, fine]]) == [False]
     assert _all_finite([]) == []
+
+
+def test_a_result_that_is_no_number_ends_the_run_with_its_client() -> None:
+    """What is empty, or whole numbers, is fine."""
+
+    def result(value: float) -> Result:
+        reply = {"none": torch.zeros(0), "w": torch.tensor([1.0, value]), "n": torch.tensor([3])}
+        return Result({"model": reply}, {}, {"loss": torch.tensor(0.5)})
+
+    fine, pairs = result(2.0), [(SimpleNamespace(id=4), result(math.nan))]
+    pairs.append((SimpleNamespace(id=7), fine))
+    bad, good = house()._checked(pairs, 3)
+    assert (bad.client, bad.result, bad.fatal, good.client, good.fatal) == (4, None, True, 7, False)
+    assert "client 4" in bad.error
+    assert good.result is fine
 
 
 def test_trees_are_brought_to_a_device() -> None:

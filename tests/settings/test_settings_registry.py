@@ -102,6 +102,15 @@ def test_settings_as_one_value() -> None:
     depth = settings_of(with_value)["depth"]
     assert depth == Setting("depth", int, 2, AtLeast(1), None, None, "how deep or not")
     assert "options" not in settings_of(Choices), "where sections keep what others declare"
+
+    def with_more(setup: object, settings: Choices = Choices(), *, more: int = 1) -> None: ...  # noqa: B008 - frozen
+
+    assert list(settings_of(with_more)) == ["depth", "more"]
+    assert list(settings_of(Choices)) == ["depth"], "what one factory adds is not the section's"
+
+    def by_another_name(setup: object, settings: int = 1) -> None: ...
+
+    assert value_of(by_another_name) is None, "no dataclass, and so an argument like any other"
     assert is_section(Choices)
     assert not is_section(Choices())
     assert not is_section(int)
@@ -188,6 +197,13 @@ def test_bounds_inside_of_a_list_and_around_it() -> None:
     for wrong in ([4, 1], [5, 0]):
         with pytest.raises(Misfit):
             fit(inner, wrong, AtLeast(1))
+    assert fit(Annotated[int, "documented"], 1, AtLeast(1)) == 1
+    assert fit(int | None, None, AtLeast(1)) is None
+    assert fit(int | None, "none", AtLeast(1)) is None
+    assert fit(Literal["auto"] | float, "auto", AtLeast(1)) == "auto"
+    for kind in (Annotated[int, "documented"], int | None, Literal["auto"] | float, list[int | None]):
+        with pytest.raises(Misfit):
+            fit(kind, [0] if kind == list[int | None] else 0, AtLeast(1))
     assert fit(float, -(2**63)) == -(2.0**63)
     with pytest.raises(Misfit, match="64 bits"):
         fit(float, 2**63)
