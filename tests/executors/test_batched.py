@@ -230,6 +230,10 @@ def test_what_the_clients_of_a_block_are_given() -> None:
         assert np.array_equal(client.draws["n"], draws.noise().random((steps, 4)))
         order = draws.order().permutation(client.examples)
         assert np.array_equal(np.concatenate(client.batches), order)
+    train: Any = run.algorithm.tasks["train"]
+    handed = executor._clients(Request("other", 5, 0.25, {}, works[1:2]), replace(train, hands_over=True))
+    order = np.concatenate(train.plan.schedule(site.draws(1, "train", 5).order(), 9))
+    assert np.array_equal(np.concatenate(handed[0].batches), order), "as in its training"
 
 
 def test_steps_alone_are_work_for_lanes(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:

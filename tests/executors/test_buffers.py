@@ -61,6 +61,9 @@ def test_specs_differ_by_structure_shape_and_plain_values_but_not_by_examples() 
     assert spec(value, 6) == spec(other, 9)
     assert spec(value, 6) != spec({**other, "flag": False}, 9)
     assert spec(value, 6) != spec({**other, "w": torch.zeros(5, 2)}, 9)
+    assert spec(value, 6) != spec({**other, "w": torch.zeros(4, 2, dtype=torch.float64)}, 9)
+    assert spec(value, 6) != spec({**other, "cache": torch.zeros(9, 4)}, 9)
+    assert spec(value, 6) != spec({**other, "cache": torch.zeros(9, 3, dtype=torch.int64)}, 9)
     assert spec(value, 6) != spec({k: v for k, v in other.items() if k != "cache"}, 9)
 
 

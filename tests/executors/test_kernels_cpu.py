@@ -37,6 +37,21 @@ def test_pooling_equals_torchs_to_the_bit(settings: dict[str, Any], shape: tuple
         assert torch.equal(*(torch.autograd.grad(y, t, slopes)[0] for y, t in ((pooled, mine), (expected, theirs))))
 
 
+@pytest.mark.parametrize("laid", [torch.contiguous_format, torch.channels_last])
+def test_a_gradient_of_pooling_lies_as_the_images_did(laid: torch.memory_format) -> None:
+    x = torch.randn(2, 3, 6, 6).contiguous(memory_format=laid).requires_grad_()
+    pooled = CPUMaxPool2d(2)(x)
+    assert pooled.is_contiguous(), "each channel's pixels together"
+    (grad,) = torch.autograd.grad(pooled.sum(), x)
+    assert grad.is_contiguous(memory_format=laid)
+
+
+def test_whole_numbers_are_pooled_with_nothing_around_them() -> None:
+    """All of them below zero: what lies around an image is less than any."""
+    x = torch.arange(16).view(1, 1, 4, 4) - 20
+    assert CPUMaxPool2d(2, padding=1)(x).flatten().tolist() == [-20, -18, -17, -12, -10, -9, -8, -6, -5]
+
+
 def values(layer: nn.Conv2d, x: Tensor) -> list[Tensor]:
     """What comes out, and all gradients of a sum in which every number counts differently."""
     x = x.clone().requires_grad_()

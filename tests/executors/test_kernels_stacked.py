@@ -77,7 +77,13 @@ def test_large_images_are_left_to_torch(float64: None, monkeypatch: pytest.Monke
     check(nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 2, 2, bias=False)), 2, 2, 5, 4)
 
 
-@pytest.mark.parametrize("other", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"stride": 2}, {"stride": (1, 2)}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}),
+        {"padding": 1, "padding_mode": "circular"},
+    ],
+)
 def test_unusual_convolutions(other: dict[str, Any], float64: None) -> None:
     check(nn.Conv2d(2, 4, 3, **other), 2, 2, 6, 6)
 
@@ -101,7 +107,11 @@ def test_pooling_hands_on_what_is_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.GroupNorm(2, 4), nn.GroupNorm(4, 4, affine=False), nn.AdaptiveAvgPool2d(1), nn.AdaptiveAvgPool2d(2)]
+    "layer",
+    [
+        *(nn.GroupNorm(2, 4), nn.GroupNorm(4, 4, affine=False), nn.GroupNorm(2, 4, eps=0.5)),
+        *(nn.AdaptiveAvgPool2d(1), nn.AdaptiveAvgPool2d((1, 1)), nn.AdaptiveAvgPool2d(2)),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # of a pool to more than one pixel
 def test_other_layers(layer: nn.Module, float64: None) -> None:
@@ -221,3 +231,20 @@ def test_products_are_as_exact_as_the_weights() -> None:
     found = torch.vmap(lambda p, x: functional_call(dense, p, (x,)))(weights, rows)
     expected = torch.einsum("kni,koi->kno", rows.double(), weights["weight"]) + weights["bias"][:, None]
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_half_precision_is_normalised_in_single() -> None:
+    """256 and 258 lie one from their mean, which bfloat16 does not have."""
+    x = torch.tensor([[[256.0, 258.0], [258.0, 256.0]]]).expand(K, 1, 2, 2).bfloat16()
+    found = torch.vmap(stacked_layers(nn.GroupNorm(1, 2, eps=0.0)))(x)
+    assert found.float().tolist() == [[[[-1.0, 1.0], [1.0, -1.0]]]] * K
+
+
+def test_layers_that_know_of_a_stack_take_the_place_of_these_very_kinds() -> None:
+    class Own(nn.Linear):
+        """A user's, which has perhaps a forward of its own."""
+
+    plain = [nn.Conv2d(1, 1, 1), nn.Linear(1, 1), nn.ReLU(), nn.MaxPool2d(2), nn.GroupNorm(1, 1)]
+    network = stacked_layers(nn.Sequential(*plain, nn.AdaptiveAvgPool2d(1), Own(1, 1), nn.Tanh()))
+    names = ["Conv2d", "Linear", "ReLU", "MaxPool2d", "GroupNorm", "AdaptiveAvgPool2d"]
+    assert [type(layer).__name__ for layer in network] == [*(f"Stackable{name}" for name in names), "Own", "Tanh"]

@@ -6,11 +6,15 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from accord.core.plan import Plan
+from accord.core.types import Result
 from accord.executors.gpu import lanes as module
 from accord.executors.gpu.batched import Batched, _all_finite, _on
+from accord.executors.gpu.graphs import CaptureError
 from accord.executors.gpu.lanes import Lanes
 
 
@@ -124,6 +128,135 @@ def house() -> Any:
     return batched
 
 
+class Noted:
+    """Lanes that take everybody in, and are ready from the first client on."""
+
+    def __init__(self, task: Any, width: int, recorder: Any, *, stacked: bool) -> None:
+        self.made, self.ready, self.said = (task, width, recorder, stacked), False, list[Any]()
+
+    def load(self, client: Any, carry: Any, most: int) -> None:
+        self.ready = True
+        self.said.append(("load", client, carry, most))
+
+    def seat(self, client: Any, most: int) -> None:
+        self.said.append(("seat", client, most))
+
+
+def one(**changes: Any) -> Any:
+    """A client of five samples in batches of two."""
+    given: dict[str, Any] = {"private": torch.zeros(3), "memory": torch.zeros(2), "carry": torch.zeros(4)}
+    given |= {"has_test": False, "width": 2, "draws": {"n": np.zeros((3, 2))}} | changes
+    job = SimpleNamespace(
+        private={"p": {"w": given["private"]}},
+        memory={"m": {"w": given["memory"]}},
+        data=SimpleNamespace(has_test=given["has_test"]),
+        carry={"c": given["carry"]},
+    )
+    return SimpleNamespace(job=job, examples=5, batches=[np.arange(given["width"])], draws=given["draws"])
+
+
+@pytest.fixture
+def seats(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("accord.executors.gpu.batched.Lanes", Noted)
+    batched = house()
+    batched._lanes, batched._known, batched.most = {}, {}, 9
+    task: Any = SimpleNamespace(plan=Plan(batch_size=0), begin=lambda job: job.carry)
+    return SimpleNamespace(batched=batched, task=task, take=lambda client: batched._seat("train", task, client))
+
+
+def test_clients_alike_share_lanes_and_begin_together(seats: Any) -> None:
+    first, second = one(), one()
+    lanes = seats.take(first)
+    assert lanes.made == (seats.task, 2, seats.batched.recorder, True)
+    assert seats.take(second) is lanes
+    assert lanes.said == [("load", first, first.job.carry, 9), ("seat", second, 9)]
+    assert len(seats.batched._lanes["train"]) == 1
+    seats.batched._apart.add("train")
+    assert not seats.take(one(width=3)).made[3], "it was found that they cannot be stacked"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"width": 3},
+        {"has_test": True},
+        {"private": torch.zeros(4)},
+        {"memory": torch.zeros(2, dtype=torch.float64)},
+        {"draws": {"n": np.zeros((3, 2), np.float32)}},
+        {"draws": {"n": np.zeros(3)}},
+        {"draws": {"other": np.zeros((3, 2))}},
+    ],
+    ids=["width", "tested", "private", "memory", "dtype", "dims", "name"],
+)
+def test_clients_that_differ_have_lanes_of_their_own(seats: Any, changes: dict[str, Any]) -> None:
+    lanes, others = seats.take(one()), seats.take(one(**changes))
+    assert others is not lanes
+    assert [len(each.said) for each in (lanes, others)] == [1, 1]
+
+
+def test_what_clients_carry_tells_them_apart_too(seats: Any) -> None:
+    lanes = seats.take(one())
+    lanes.ready = False  # no lane is free, so the next one begins by itself
+    other = seats.take(one(carry=torch.zeros(6)))
+    assert other is not lanes
+    other.ready = False
+    assert seats.take(one()) is lanes
+
+
+def test_the_message_lies_at_fixed_addresses() -> None:
+    batched = house()
+    batched._shared, batched.site = {}, SimpleNamespace(device=torch.device("cpu"))
+
+    def message(*values: float) -> Any:
+        return SimpleNamespace(task="train", shared={"model": {"w": torch.tensor(values)}})
+
+    first = batched._share(message(1.0, 2.0))["model"]["w"]
+    assert (first.tolist(), list(batched._lanes)) == ([1.0, 2.0], ["other"])
+    batched._lanes["train"] = "new ones"
+    again = batched._share(message(3.0, 4.0))["model"]["w"]
+    assert again is first
+    assert (first.tolist(), list(batched._lanes)) == ([3.0, 4.0], ["other", "train"])
+    assert batched._share(message(5.0))["model"]["w"].tolist() == [5.0]
+    assert list(batched._lanes) == ["other"], "recorded for another shape"
+
+
+@pytest.mark.parametrize(
+    ("most", "waiting", "size"), [(3, 4, 2), (3, 3, 3), (3, 7, 3), (4, 9, 3), (4, 10, 4), (4, 1, 1), (1, 5, 1)]
+)
+def test_blocks_are_nearly_equal(most: int, waiting: int, size: int) -> None:
+    batched = house()
+    batched.asked = most
+    assert batched._block_size("train", waiting) == size
+    batched.asked, batched.limit = 128, {"train": most}
+    assert batched._block_size("train", waiting) == size
+
+
+def test_what_cannot_be_recorded_stacked_is_tried_side_by_side_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TooOften(BaseException):
+        pass
+
+    batched, tried = house(), list[int]()
+
+    def refuse(*given: Any) -> Any:
+        tried.append(1)
+        if len(tried) > 2:
+            raise TooOften
+        raise CaptureError("it looks at a value")
+
+    batched.tasks, batched.asked, batched.done = {"train": SimpleNamespace(plan=Plan())}, 4, lambda *how: None
+    client: Any = SimpleNamespace(work="the work")
+    for name, gives in (("_share", {}), ("_clients", [client]), ("_one_by_one", ["answer"])):
+        monkeypatch.setattr(batched, name, lambda *given, gives=gives: gives)
+    monkeypatch.setattr(batched, "_block", refuse)
+    monkeypatch.setattr("accord.executors.gpu.batched.to_be_stacked", lambda task: True)
+    request: Any = SimpleNamespace(task="train", works=[1])
+    with pytest.warns(RuntimeWarning) as caught:
+        assert batched.run(request) == ["answer"]
+    assert len(tried) == 2
+    assert ["compiled" in str(one.message) for one in caught] == [True, False]
+    assert (batched._apart, batched._unfit) == ({"train"}, {"train"})
+
+
 def test_running_out_of_memory_halves_what_is_tried() -> None:
     for size, half in ((9, 4), (8, 4), (3, 1), (2, 1)):
         batched = house()
@@ -162,6 +295,21 @@ def test_whose_values_are_numbers() -> None:
     assert _all_finite([[fine, wide], [fine, bad], [worse, wide], []]) == [True, False, False, True]
     assert _all_finite([[bad, fine]]) == [False]
     assert _all_finite([]) == []
+
+
+def test_a_result_that_is_no_number_ends_the_run_with_its_client() -> None:
+    """What is empty, or whole numbers, is fine."""
+
+    def result(value: float) -> Result:
+        reply = {"none": torch.zeros(0), "w": torch.tensor([1.0, value]), "n": torch.tensor([3])}
+        return Result({"model": reply}, {}, {"loss": torch.tensor(0.5)})
+
+    fine, pairs = result(2.0), [(SimpleNamespace(id=4), result(math.nan))]
+    pairs.append((SimpleNamespace(id=7), fine))
+    bad, good = house()._checked(pairs, 3)
+    assert (bad.client, bad.result, bad.fatal, good.client, good.fatal) == (4, None, True, 7, False)
+    assert "client 4" in bad.error
+    assert good.result is fine
 
 
 def test_trees_are_brought_to_a_device() -> None:

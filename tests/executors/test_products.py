@@ -67,3 +67,11 @@ def test_maxima_by_hand() -> None:
     assert tall.flatten().tolist() == [4.0, 5.0]
     with_nan = pool(torch.tensor([1.0, float("nan"), 3.0, 2.0]).view(1, 1, 2, 2, 1), (2, 2))
     assert with_nan.isnan().all()
+
+
+def test_pieces_of_a_gradient_are_summed_in_the_weights_precision() -> None:
+    """Two pieces of 64 rows: 256 and 1. bfloat16, in which the factors are, has no 257."""
+    x = torch.cat([torch.full((1, 64, 1), 4.0), torch.full((1, 64, 1), 1 / 64)], 1).bfloat16()
+    assert products._pieces(128, 1, 1, 1) == 2
+    found = products._outer(torch.ones(1, 128, 1).bfloat16(), x, torch.float32)
+    assert (found.dtype, found.item()) == (torch.float32, 257.0)

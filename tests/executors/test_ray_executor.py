@@ -243,6 +243,11 @@ def test_versions_of_actors_must_be_ours(ray: PretendedRay) -> None:
         assert not member.in_service
     crew.greet(member, Surroundings("far", 1, here.versions))
     assert member.in_service
+    before = member.ready
+    crew.settle(1, *(lambda run: (run.federation.site(), run.algorithm.tasks))(TinyRun("fedavg")))
+    assert crew.members == [member]
+    assert not member.in_service, "with other clients it has to say again that it can work"
+    assert member.ready is not before
 
 
 def test_a_ray_of_our_own_begins_with_the_first_and_ends_with_the_last(

@@ -409,16 +409,20 @@ def test_clients_own_models_before_and_after_their_training() -> None:
 
 
 def test_updates_are_compared_in_what_was_sent() -> None:
-    """Of two tensors one stays with the clients. The server went along (1, 0), they went along (3, 4) and (-2, 0)."""
+    """Of two tensors one stays with the clients. The server went along (1, 0), they went along (3, 4) and (-1, 2)."""
     old = {"w": T([1.0, 1.0]), "own": T([5.0])}
     new = {"w": T([2.0, 1.0]), "own": T([9.0])}
-    sent = [{"w": T([4.0, 5.0])}, {"w": T([-1.0, 1.0])}]
+    sent = [{"w": T([4.0, 5.0])}, {"w": T([0.0, 3.0])}]
     replies = SimpleNamespace(has=lambda name: name == "model", each=lambda name: iter(sent))
     moment: Any = SimpleNamespace(replies=replies, old={"model": old}, new={"model": new})
     scene: Any = None
     found = MEASURES["drift"].round(scene, moment)["drift"]
-    assert found["clients"] == [0.6, -1.0]
-    assert (found["mean"], found["lowest"]) == (pytest.approx(-0.2), -1.0)
+    assert found["clients"] == [0.6, -0.447214], "six digits of each"
+    exact = -1 / math.sqrt(5)
+    assert (found["mean"], found["lowest"]) == (
+        pytest.approx((0.6 + exact) / 2, abs=1e-12),
+        pytest.approx(exact, abs=1e-12),
+    )
     sent[:] = [{}, {}]
     assert MEASURES["drift"].round(scene, moment) == {}, "nothing of a model was sent"
     replies.has = lambda name: False

@@ -7,7 +7,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -64,7 +64,7 @@ def test_settings_are_checked_by_place_and_by_name(kinds: Registry[Callable[...,
         ConfigError, match=r"thing 'bee' has no setting 'widht'\. Did you mean 'width'\? Allowed: width, on"
     ):
         made("s", widht=1)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="takes 1 positional argument but 3 were given"):
         made("s", 4, 5)  # Python's own words
 
     def open_(setup: object, size: Annotated[float, AtLeast(0)] = 1.0, *, depth: int = 2) -> tuple[Any, ...]:
@@ -102,9 +102,29 @@ def test_settings_as_one_value() -> None:
     depth = settings_of(with_value)["depth"]
     assert depth == Setting("depth", int, 2, AtLeast(1), None, None, "how deep or not")
     assert "options" not in settings_of(Choices), "where sections keep what others declare"
+
+    def with_more(setup: object, settings: Choices = Choices(), *, more: int = 1) -> None: ...  # noqa: B008 - frozen
+
+    assert list(settings_of(with_more)) == ["depth", "more"]
+    assert list(settings_of(Choices)) == ["depth"], "what one factory adds is not the section's"
+
+    def by_another_name(setup: object, settings: int = 1) -> None: ...
+
+    assert value_of(by_another_name) is None, "no dataclass, and so an argument like any other"
     assert is_section(Choices)
     assert not is_section(Choices())
     assert not is_section(int)
+
+
+def test_defaults_that_are_made_anew() -> None:
+    @dataclass(frozen=True)
+    class Section:
+        plain: int = 3
+        made: tuple[int, ...] = field(default_factory=lambda: (1, 2))
+        needed: str = field(kw_only=True)
+
+    found = settings_of(Section)
+    assert [found[name].default for name in ("plain", "made", "needed")] == [3, (1, 2), MISSING]
 
 
 def test_what_a_setting_is() -> None:
@@ -177,6 +197,13 @@ def test_bounds_inside_of_a_list_and_around_it() -> None:
     for wrong in ([4, 1], [5, 0]):
         with pytest.raises(Misfit):
             fit(inner, wrong, AtLeast(1))
+    assert fit(Annotated[int, "documented"], 1, AtLeast(1)) == 1
+    assert fit(int | None, None, AtLeast(1)) is None
+    assert fit(int | None, "none", AtLeast(1)) is None
+    assert fit(Literal["auto"] | float, "auto", AtLeast(1)) == "auto"
+    for kind in (Annotated[int, "documented"], int | None, Literal["auto"] | float, list[int | None]):
+        with pytest.raises(Misfit):
+            fit(kind, [0] if kind == list[int | None] else 0, AtLeast(1))
     assert fit(float, -(2**63)) == -(2.0**63)
     with pytest.raises(Misfit, match="64 bits"):
         fit(float, 2**63)
@@ -293,6 +320,30 @@ def test_a_plugin_that_is_being_imported_may_still_come_to_it(
         warnings.simplefilter("error")
         importlib.import_module("good_widget")
     assert list(widgets) == ["one", "two", "good"]
+
+
+def test_plugins_are_looked_for_once_also_while_they_are_imported(
+    site: Path, widgets: Registry[Callable[..., Any]]
+) -> None:
+    (site / "good_widget.py").write_text("from test_widgets import WIDGETS\nlen(WIDGETS)\n" + GOOD)
+    (site / "idle_widget.py").write_text("")
+    package(site, "good-widgets", {"good": "good_widget", "idle": "idle_widget"})
+    with pytest.warns(plugins.PluginWarning) as caught:
+        assert list(widgets) == ["one", "two", "good"]
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("first", ["in", "len", "list", "name", "facts", "source"])
+def test_a_registry_is_whole_whatever_it_is_asked_first(first: str, widgets: Registry[Callable[..., Any]]) -> None:
+    asked: dict[str, Callable[[], Any]] = {
+        "in": lambda: "two" in widgets,
+        "len": lambda: len(widgets) == 2,
+        "list": lambda: list(widgets) == ["one", "two"],
+        "name": lambda: widgets["two"](None) == "two",
+        "facts": lambda: widgets.facts("two") == {},
+        "source": lambda: widgets.source("two") == plugins.Source("own_widgets.two"),
+    }
+    assert asked[first]()
 
 
 def test_a_module_that_hides_how_it_was_found_is_named_too(site: Path, widgets: Registry[Callable[..., Any]]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from accord.settings import Misfit, Range, Word, check, fit, settings_of
 from accord.settings.text import parse_value
-from accord.settings.values import show
+from accord.settings.values import plain, show
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,12 @@ def test_whole_numbers_are_those_of_64_bits() -> None:
 def test_values_as_messages_show_them(value: object, text: str) -> None:
     assert show(value) == text
     assert len(text) <= 80
+
+
+def test_tuples_within_tuples_become_lists() -> None:
+    assert plain(((1, (2, "a")), [3], "b")) == [[1, [2, "a"]], [3], "b"]
+    assert plain("ab") == "ab"
+    assert plain(None) is None
 
 
 def test_bounds_hold_at_their_edges() -> None:
