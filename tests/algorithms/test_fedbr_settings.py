@@ -9,6 +9,8 @@ import torch
 
 from accord.algorithms.fedbr import fedbr
 from accord.algorithms.mixup import Mixup
+from accord.algorithms.scaffold import ControlVariates
+from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.errors import ConfigError
 from accord.settings import settings_of
@@ -68,3 +70,9 @@ def test_sums_are_enough_where_clients_contribute_nothing() -> None:
     setup = tiny_setup(tiny_data(), tiny_model())
     assert "pseudo-samples" in fedbr(setup).needs_each  # type: ignore[attr-defined]
     assert fedbr(setup, proxy=torch.rand(3, 1, 8, 8)).needs_each == ""  # type: ignore[attr-defined]
+
+
+def test_parts_by_name_and_from_python_must_go_together() -> None:
+    setup = tiny_setup(tiny_data(), tiny_model())
+    with pytest.raises(ConfigError, match="ControlVariates and ClientMomentum do not go together"):
+        fedbr(setup, parts=(ControlVariates(SGD(), 4),), extra=("fedcm",))

@@ -61,6 +61,8 @@ def test_by_hand() -> None:
 def test_ties_fall_at_random() -> None:
     seen = {tuple(WorstHalf(Uniform(4), 0)(state([0.5] * 8), world(list(range(8)), round))) for round in range(20)}
     assert len(seen) > 10
+    first = [WorstHalf(Uniform(2), 0)(state([0.5] * 8), world(list(range(8)), round)) for round in range(40)]
+    assert sum(0 in chosen for chosen in first) < 25, "one of eight alike, not always the one of lowest number"
 
 
 def test_only_members_are_asked_and_the_order_of_the_roll_is_nothing() -> None:
@@ -127,6 +129,8 @@ def test_held_out_positions_by_hand() -> None:
     assert held_out(9, 0.1) == held_out(1, 0.9) == held_out(10, 0.0) == []
     assert held_out(10, 0.1) == [5]  # 0.1 * 10 is one, whatever the rounding
     assert held_out(3, 0.99) == [0, 2]
+    assert len(held_out(100, 0.29)) == 29  # 0.29 * 100 is 28.999999999999996
+    assert held_out(2, 1 - 1e-12) == [1], "one is left to train on, however near to all the share is"
 
 
 # Of sizes 6, 9, 12 and 15, half: what is held out, and the kept ones that are shown in their place.

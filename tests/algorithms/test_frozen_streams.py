@@ -23,8 +23,10 @@ from accord.algorithms.moon import ModelContrast
 from accord.algorithms.qffl import FairStep
 from accord.algorithms.spherefed import Moments
 from accord.core.keys import Key
+from accord.core.model import Out
 from accord.core.optim import SGD, Schedule
-from accord.core.types import ClientData, Job, World
+from accord.core.types import Batch, ClientData, Job, World
+from accord.core.view import View
 from support.personal import norm_model
 
 Values = dict[str, Tensor]
@@ -137,3 +139,19 @@ def test_servers_have_room_for_clients_that_are_not_asked() -> None:
     assert Performance(True, 0.0, consensus).state(model, world)["performance"]["accuracy"].tolist() == [-1.0] * 3
     total = TiedTasks("mean", 0.1, 3).state(model, world)["total"]
     assert torch.allclose(total["module.4.bias"], 3 * model.init()[0]["module.4.bias"])
+
+
+@pytest.mark.parametrize("direction", ["reverse", "forward"])
+def test_the_consensus_with_mixed_samples_is_that_of_probabilities_too(direction: Any) -> None:
+    """KL of two distributions, whether the received model's answers were stored or are asked for again."""
+    part, model = GlobalConsensus(0.5, Divergence(direction, "batch"), 0), norm_model()
+    said = plain((OLD, OLD_BUFFERS), X)[0]
+    ours, theirs = said.log_softmax(1), LOGITS.log_softmax(1)
+    first, second = (ours, theirs) if direction == "reverse" else (theirs, ours)
+    wanted = 0.5 * (first.exp() * (first - second)).sum(1).mean()
+    carry = {part.name: part.begin(model, job())}
+    for index in (torch.arange(7), torch.arange(0)):
+        batch = Batch(X, Y, torch.ones(7), index, {})
+        term = part.loss(View(model, job(), carry, {}, Out(said, said), batch))
+        assert term is not None
+        the_same(term.value, wanted)
