@@ -103,6 +103,19 @@ def test_a_checkpoint_whose_client_is_gone_is_not_counted(tmp_path: Path) -> Non
     assert {"round-000004", "round-000006"} <= set(run.names())
 
 
+def test_what_clients_of_a_damaged_checkpoint_remember_is_kept(tmp_path: Path) -> None:
+    """A copy of its state may be put back; what cannot even be read names no clients."""
+    run = Run(tmp_path)
+    run.save(1, 2)
+    second = run.client_file(2)
+    damage(tmp_path / "round-000002" / "server.safetensors")
+    run.save(3)
+    assert second.exists()
+    damage(tmp_path / "round-000002" / "run.json")
+    run.save(4)
+    assert not second.exists()
+
+
 def test_a_healthy_run_does_not_read_its_states_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path)
 
