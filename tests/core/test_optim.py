@@ -90,6 +90,12 @@ def test_clipping_keeps_the_direction() -> None:
     assert nothing["a"].tolist() == [0.0, 0.0]
 
 
+def test_what_is_not_said_changes_nothing() -> None:
+    assert Schedule(0.1) == Schedule(0.1, "constant", 1.0, 1, 0.0, 1)
+    assert SGD() == SGD(0.0, 0.0, False)
+    assert Adam() == Adam((0.9, 0.999), 1e-8, 0.0, False)
+
+
 def test_schedules_by_hand() -> None:
     assert Schedule(0.1).at(99) == 0.1
     assert Schedule(0.1, "exponential", decay=0.5).at(3) == pytest.approx(0.0125)

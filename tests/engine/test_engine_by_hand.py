@@ -535,7 +535,7 @@ def test_what_a_method_is_not_defined_for() -> None:
             check(mixing, **known)
     amounts = type("Amounts", (Part,), {"problems": ("regression",), "needs": "real numbers"})()
     check(amounts, problem="regression")
-    with pytest.raises(ConfigError, match="not defined for task classification, .* part Amounts needs real numbers"):
+    with pytest.raises(ConfigError, match=r"not defined for task classification, .* part Amounts needs real numbers"):
         check(amounts, problem="classification")
     anything = type("Anything", (Part,), {"problems": ("any",)})()
     check(anything, problem="regression")
