@@ -84,6 +84,16 @@ def test_clipping_keeps_the_direction() -> None:
     assert clipped["a"].item() == pytest.approx(0.6)
     assert clipped["b"].item() == pytest.approx(0.8)
     assert torch.equal(clip_by_norm(grads, 10.0)["a"], grads["a"])
+    exact = clip_by_norm({name: g.double() for name, g in grads.items()}, 1.0)
+    assert float(exact["a"] ** 2 + exact["b"] ** 2) < 1, "none ends above the limit"
+    nothing = clip_by_norm({"a": torch.zeros(2)}, 1.0)
+    assert nothing["a"].tolist() == [0.0, 0.0]
+
+
+def test_what_is_not_said_changes_nothing() -> None:
+    assert Schedule(0.1) == Schedule(0.1, "constant", 1.0, 1, 0.0, 1)
+    assert SGD() == SGD(0.0, 0.0, False)
+    assert Adam() == Adam((0.9, 0.999), 1e-8, 0.0, False)
 
 
 def test_schedules_by_hand() -> None:

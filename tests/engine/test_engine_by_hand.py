@@ -92,12 +92,21 @@ def test_tasks_that_may_be_asked_of_data() -> None:
         check_asked("regression", divided)
 
 
+def test_numbers_asked_for_are_in_the_precision_models_are_trained_in(float64: None) -> None:
+    amounts = as_asked("regression", dataset([0, 1]))
+    assert (amounts.train.y.dtype, amounts.test.y.dtype) == (torch.float64, torch.float64)
+
+
 def test_labels_and_inputs_are_as_many_in_both_parts() -> None:
     good, bad = Pool(torch.zeros(2, 1), torch.tensor([0, 1])), Pool(torch.zeros(3, 1), torch.tensor([0, 1]))
     for part, train, test in (("train", bad, good), ("test", good, bad)):
         data: Any = SimpleNamespace(train_pool=train, test_pool=test, problem="classification", num_classes=2)
         with pytest.raises(DataError, match=f"the {part} data has 3 inputs and 2 labels"):
             check_labels(data)
+    many = Pool(torch.zeros(2, 1), torch.tensor([0, 1, 1]))
+    data = SimpleNamespace(train_pool=many, test_pool=good, problem="classification", num_classes=2)
+    with pytest.raises(DataError, match="the train data has 2 inputs and 3 labels"):
+        check_labels(data)
     wrong = Pool(torch.zeros(1, 1), torch.tensor([2]))
     data = SimpleNamespace(train_pool=good, test_pool=wrong, problem="classification", num_classes=2)
     with pytest.raises(DataError, match="1 labels of the test part"):
@@ -524,6 +533,12 @@ def test_what_a_method_is_not_defined_for() -> None:
     for known, words in (({"vocabulary": 5}, "token ids"), ({"fields": several}, "several inputs in one row")):
         with pytest.raises(ConfigError, match=f"its part Mixing computes .* and these are {words}"):
             check(mixing, **known)
+    amounts = type("Amounts", (Part,), {"problems": ("regression",), "needs": "real numbers"})()
+    check(amounts, problem="regression")
+    with pytest.raises(ConfigError, match=r"not defined for task classification, .* part Amounts needs real numbers"):
+        check(amounts, problem="classification")
+    anything = type("Anything", (Part,), {"problems": ("any",)})()
+    check(anything, problem="regression")
     check(choosy, problem="classification")
     check(choosy, problem="tokens")
     with pytest.raises(ConfigError, match=r"mine is not defined for task regression, .* part Choosy needs classes"):

@@ -199,6 +199,9 @@ def test_every_difference_of_data_is_another_identity() -> None:
     assert differing(raw=data.inputs) == {"columns_and_classes"}
     first, second = (identity.data_identity(replace(data, raw=data.inputs, classes=c)) for c in (("a",), ("b",)))
     assert first["columns_and_classes"] != second["columns_and_classes"]
+    units = [SimpleNamespace(to_json=lambda unit=unit: {"age": unit}) for unit in ("years", "months")]
+    years, months = (identity.data_identity(replace(data, raw=one)) for one in units)  # type: ignore[arg-type]
+    assert years["columns_and_classes"] != months["columns_and_classes"]
     assert identity.data_identity(replace(data, unseen=frozenset({1, 0})))["unseen"] == [0, 1]
 
 
@@ -225,14 +228,20 @@ def test_what_an_owner_froze_is_recorded_with_its_values() -> None:
 
 
 def test_answers_are_those_of_evaluation_and_draw_nothing() -> None:
-    given = accord.adapt(nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 8)), head="2")
+
+    class Drawing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            torch.rand(1)
+            return x
+
+    given = accord.adapt(nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), Drawing(), nn.Linear(5, 8)), head="3")
     answers = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        answers.append(identity.network_identity(given, (6,))["answers"])
-        drawn = torch.rand(1)
+        next_one = torch.rand(1)
         torch.manual_seed(seed)
-        assert torch.equal(torch.rand(1), drawn)
+        answers.append(identity.network_identity(given, (6,))["answers"])
+        assert torch.equal(torch.rand(1), next_one)
     assert answers[0] == answers[1]
     assert given.training
 
@@ -279,6 +288,17 @@ def test_no_row_of_a_long_tensor_is_passed_over() -> None:
     assert b"".join(identity._bytes(rows)) == rows.numpy().tobytes()
     assert b"".join(identity._bytes(torch.zeros(0, 3))) == b""
     assert b"".join(identity._bytes(torch.zeros(3, 0))) == b""
+
+
+def test_of_plugins_all_that_are_needed_are_looked_for(tmp_path: Path) -> None:
+    """One of a kind that this version does not know is nobody's loss; the others are asked for all the same."""
+    source = {"module": "a.module", "package": "their-package", "version": "1.0"}
+    plugins = {"colour blue": source, "algorithm nobodys": source}
+    identity.keep(tmp_path, {"plugins": plugins})
+    with pytest.raises(CheckpointError, match=r"needs the algorithm 'nobodys', .* install their-package 1\.0, or"):
+        identity.check_plugins(tmp_path)
+    identity.keep(tmp_path, {"plugins": {"colour blue": source}})
+    identity.check_plugins(tmp_path)
 
 
 def test_what_differs_is_said(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -101,6 +102,33 @@ def test_a_checkpoint_whose_client_is_gone_is_not_counted(tmp_path: Path) -> Non
     ).unlink()
     run.save(6)
     assert {"round-000004", "round-000006"} <= set(run.names())
+
+
+def test_another_file_of_the_same_size_and_time_is_looked_at_again(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.save(1, 2)
+    path = tmp_path / "round-000002" / "server.safetensors"
+    before, other = path.stat(), tmp_path / "other"
+    shutil.copyfile(path, other)
+    damage(other)
+    other.replace(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    run.save(3)
+    assert run.names() == ["round-000001", "round-000002", "round-000003"], "two sound ones are kept"
+
+
+def test_what_clients_of_a_damaged_checkpoint_remember_is_kept(tmp_path: Path) -> None:
+    """A copy of its state may be put back; what cannot even be read names no clients."""
+    run = Run(tmp_path)
+    run.save(1, 2)
+    second = run.client_file(2)
+    damage(tmp_path / "round-000002" / "server.safetensors")
+    run.save(3)
+    assert second.exists()
+    damage(tmp_path / "round-000002" / "run.json")
+    run.save(4)
+    assert not second.exists()
 
 
 def test_a_healthy_run_does_not_read_its_states_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

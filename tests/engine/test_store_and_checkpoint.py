@@ -73,12 +73,16 @@ def test_a_checkpoint_holds_nothing_of_one_that_was_not_finished(tmp_path: Path)
     for left in (".round-000003.tmp", "round-000003"):  # of a process that was killed, and one that is written anew
         (tmp_path / left).mkdir()
         (tmp_path / left / "junk").write_text("of another time")
-    checkpoints.save(Snapshot(3, memory(1), store.save()), store, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-000003"]
+    store.put(5, (3, 0), memory(5))
+    manifest = store.save()
+    checkpoints.save(Snapshot(3, memory(1), manifest, "a" * 64), store, {"torch": "2.6.0"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clients", "round-000003"]
     assert sorted(path.name for path in (tmp_path / "round-000003").iterdir()) == ["run.json", "server.safetensors"]
     found, refused = checkpoints.newest(store)
     assert found is not None
     assert (found.round, refused) == (3, [])
+    assert (found.clients, found.metrics, found.versions) == (manifest, "a" * 64, {"torch": "2.6.0"})
+    assert found.state["control"]["w"].tolist() == [1.0] * 100
 
 
 def test_a_manifest_names_for_every_client_a_file_of_its_own() -> None:

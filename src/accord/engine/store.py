@@ -103,7 +103,7 @@ class ClientStore:
     def put(self, client: int, version: Version, memory: Mapping[str, Any]) -> None:
         """Trees the client returned replace those of the same name; the others stay."""
         new = ordered_trees({**(self.get(client) or {}), **memory})
-        if not new and client not in self._version:
+        if not new:
             return  # a method without memory leaves no trace of who was asked
         self._version[client] = version
         self._files.pop(client, None)
@@ -153,8 +153,7 @@ class ClientStore:
     def _hold(self, client: int, memory: Trees) -> None:
         if client in self._held:
             self._bytes -= num_bytes(self._held[client])
-        self._held[client] = memory
-        self._held.move_to_end(client)
+        self._held[client] = memory  # at the end: whoever is there already was moved there by `get`
         self._bytes += num_bytes(memory)
         while self._bytes > self.limit and len(self._held) > 1:
             oldest = next(iter(self._held))
