@@ -7,19 +7,21 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from accord.client import Request, Work
+from accord.client import Request, Sums, Work
+from accord.core.types import Share
 from accord.errors import ConfigError, RunError
 from accord.executors.ray import OnRay, executor, session
 from accord.executors.ray.crew import Crew
 from accord.executors.ray.trainer import Delivery, Surroundings
 from accord.executors.sequential import Sequential
-from support.federation import TinyRun, equal_trees, same
+from support.federation import SIZES, TinyRun, equal_trees, same
 from support.on_ray import summed
 from support.pretended_ray import PretendedRay, RayError
 
@@ -189,6 +191,25 @@ def test_means_of_blocks_are_those_of_their_clients(ray: PretendedRay) -> None:
     plain = TinyRun("fedavg").rounds(1).state
     for name, tensor in plain["model"].items():
         torch.testing.assert_close(states[0]["model"][name], tensor, rtol=1e-4, atol=1e-6)
+
+
+def test_of_a_block_that_lost_a_client_the_mean_is_of_the_others(ray: PretendedRay) -> None:
+    """Whoever has client 2 dies; the two others of its block are then tried by themselves, and send all they have."""
+    ray.trouble = lambda actor, name, arguments: (  # type: ignore[method-assign]
+        RayError("it dies") if name == "run" and any(work.client == 2 for work, _ in arguments[2]) else None
+    )
+    run = TinyRun("fedavg")
+    house, asked = on_ray(run), request(run, 0, 1, 2, 3)
+    found = {answer.client: answer for answer in house.run(replace(asked, sums=Sums({"model": "examples"}, 3)))}
+    alone = {answer.client: answer.result for answer in Sequential(house.site, house.tasks).run(asked)}
+    assert found[2].error == "its actor was lost 3 times: it dies"
+    shares = {client: found[client].result.reply["model"] for client in (0, 1, 3)}  # type: ignore[union-attr]
+    assert all(isinstance(share, Share) for share in shares.values())
+    assert [shares[client].block.clients for client in (0, 1, 3)] == [(0, 1), (0, 1), (3,)]  # type: ignore[attr-defined]
+    for name, mean in shares[0].block.mean.items():  # type: ignore[attr-defined]
+        first, second = (alone[client].reply["model"][name].double() for client in (0, 1))  # type: ignore[union-attr]
+        expected = (SIZES[0] * first + SIZES[1] * second) / (SIZES[0] + SIZES[1])
+        torch.testing.assert_close(mean.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_what_actors_warn_of_is_said_once(ray: PretendedRay) -> None:
