@@ -295,6 +295,16 @@ def test_actors_without_work_are_parked_for_the_next_run(ray: PretendedRay) -> N
     assert session._SESSION.users == 0
 
 
+def test_parked_actors_end_with_the_last_who_leaves(ray: PretendedRay) -> None:
+    run = TinyRun("fedavg")
+    house = on_ray(run)
+    with session.joined(2):
+        house.run(request(run, 0))
+        house.close()
+        assert (ray.killed, list(session._SESSION.parked)) == ([], ["CPU"])
+    assert (ray.killed, session._SESSION.parked) == ([0, 1], {})
+
+
 def test_versions_of_actors_must_be_ours(ray: PretendedRay) -> None:
     crew = Crew({})
     crew.settle(1, *(lambda run: (run.federation.site(), run.algorithm.tasks))(TinyRun("fedavg")))
