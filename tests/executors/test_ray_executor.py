@@ -7,19 +7,24 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from accord.client import Request, Work
+from accord.client import Answer, Request, Sums, Work
+from accord.core.types import Result, Share
 from accord.errors import ConfigError, RunError
 from accord.executors.ray import OnRay, executor, session
 from accord.executors.ray.crew import Crew
+from accord.executors.ray.parcel import packed
+from accord.executors.ray.partial import block_means
 from accord.executors.ray.trainer import Delivery, Surroundings
 from accord.executors.sequential import Sequential
-from support.federation import TinyRun, equal_trees, same
+from support.federation import SIZES, TinyRun, equal_trees, same
 from support.on_ray import summed
 from support.pretended_ray import PretendedRay, RayError
 
@@ -149,6 +154,46 @@ def test_a_lost_actor_is_replaced_and_its_clients_run_again(ray: PretendedRay) -
     assert answers[2].error == "its actor was lost 3 times: it dies"
 
 
+def test_an_actor_that_is_lost_with_two_pieces_is_replaced_once(ray: PretendedRay) -> None:
+    """It had its next piece already, and both are found lost together."""
+    ray.trouble = lambda actor, name, arguments: (  # type: ignore[method-assign]
+        RayError("it died") if name == "run" and actor.number == 0 else None
+    )
+    run = TinyRun("fedavg")
+    found = on_ray(run, workers=1).run(request(run, 0, 1, 2, 3))
+    assert sorted(answer.client for answer in found if answer.result is not None) == [0, 1, 2, 3]
+    assert (ray.killed, len(ray.made)) == ([0], 2)
+
+
+def test_means_that_come_are_of_those_who_answered(ray: PretendedRay) -> None:
+    run = TinyRun("fedavg")
+    mean = {"w": torch.tensor([1.5])}
+    there = packed({"reply:other": {"v": torch.ones(1)}, "metrics": {}})
+    told = Delivery([(Answer(4, None), there), (Answer(7, None, "why"), None)], [], (4,), packed({"model": mean}))
+    answered, failed = on_ray(run)._answers(replace(request(run, 0), sums=Sums({"model": "examples"}, 2)), told)
+    assert failed == Answer(7, None, "why")
+    assert answered.result is not None
+    share: Any = answered.result.reply["model"]
+    assert (share.block.clients, share.block.weight) == ((4,), "examples")
+    assert share.block.mean["w"].tolist() == [1.5]
+    assert answered.result.reply["other"]["v"].tolist() == [1.0]
+
+
+def test_means_of_a_block_by_hand() -> None:
+    """Two samples at 5 and six at 1: 2 by examples, 3 by clients; whoever came first, in the order of their numbers."""
+    sizes = np.array([0, 6, 9, 2])
+
+    def answer(client: int, value: float) -> Answer:
+        return Answer(client, Result({"model": {"w": torch.tensor([value])}}, {}, {}))
+
+    answers = [answer(3, 5.0), Answer(2, None, "why"), answer(1, 1.0)]
+    for weight, mean in (("examples", 2.0), ("uniform", 3.0)):
+        share = block_means(answers, Sums({"model": weight}, 3), sizes)["model"]
+        assert (share.block.clients, share.block.weight) == ((1, 3), weight)
+        assert share.block.mean["w"].item() == pytest.approx(mean)
+    assert block_means(answers[1:2], Sums({"model": "examples"}, 3), sizes) == {}
+
+
 def test_work_that_cannot_be_done_ends_the_run(ray: PretendedRay) -> None:
     run = TinyRun("fedavg")
     house = on_ray(run, workers=1)
@@ -191,6 +236,25 @@ def test_means_of_blocks_are_those_of_their_clients(ray: PretendedRay) -> None:
         torch.testing.assert_close(states[0]["model"][name], tensor, rtol=1e-4, atol=1e-6)
 
 
+def test_of_a_block_that_lost_a_client_the_mean_is_of_the_others(ray: PretendedRay) -> None:
+    """Whoever has client 2 dies; the two others of its block are then tried by themselves, and send all they have."""
+    ray.trouble = lambda actor, name, arguments: (  # type: ignore[method-assign]
+        RayError("it dies") if name == "run" and any(work.client == 2 for work, _ in arguments[2]) else None
+    )
+    run = TinyRun("fedavg")
+    house, asked = on_ray(run), request(run, 0, 1, 2, 3)
+    found = {answer.client: answer for answer in house.run(replace(asked, sums=Sums({"model": "examples"}, 3)))}
+    alone = {answer.client: answer.result for answer in Sequential(house.site, house.tasks).run(asked)}
+    assert found[2].error == "its actor was lost 3 times: it dies"
+    shares = {client: found[client].result.reply["model"] for client in (0, 1, 3)}  # type: ignore[union-attr]
+    assert all(isinstance(share, Share) for share in shares.values())
+    assert [shares[client].block.clients for client in (0, 1, 3)] == [(0, 1), (0, 1), (3,)]  # type: ignore[attr-defined]
+    for name, mean in shares[0].block.mean.items():  # type: ignore[attr-defined]
+        first, second = (alone[client].reply["model"][name].double() for client in (0, 1))  # type: ignore[union-attr]
+        expected = (SIZES[0] * first + SIZES[1] * second) / (SIZES[0] + SIZES[1])
+        torch.testing.assert_close(mean.double(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_what_actors_warn_of_is_said_once(ray: PretendedRay) -> None:
     run = TinyRun("fedavg")
     house = on_ray(run)
@@ -229,6 +293,16 @@ def test_actors_without_work_are_parked_for_the_next_run(ray: PretendedRay) -> N
         assert ray.killed == [3, 1, 2, 0], "who still owes an answer is of no use to others"
         assert session._SESSION.users == 1
     assert session._SESSION.users == 0
+
+
+def test_parked_actors_end_with_the_last_who_leaves(ray: PretendedRay) -> None:
+    run = TinyRun("fedavg")
+    house = on_ray(run)
+    with session.joined(2):
+        house.run(request(run, 0))
+        house.close()
+        assert (ray.killed, list(session._SESSION.parked)) == ([], ["CPU"])
+    assert (ray.killed, session._SESSION.parked) == ([0, 1], {})
 
 
 def test_versions_of_actors_must_be_ours(ray: PretendedRay) -> None:

@@ -75,7 +75,10 @@ def test_warnings_and_failures_are_told(numerics: Numerics) -> None:
         warnings.simplefilter("ignore")
         found = trainer.run(Request("train", 0, 0.1, {}, ()), message, works(run, 2, 3))
         again = trainer.run(Request("train", 0, 0.1, {}, ()), message, works(run, 2))
-    assert found.warned == again.warned == ["too hot"], "every time, whoever has heard it"
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        loud = trainer.run(Request("train", 0, 0.1, {}, ()), message, works(run, 2))
+    assert found.warned == again.warned == loud.warned == ["too hot"], "every time, whoever has heard it"
     by_client = {answer.client: (answer, parcel) for answer, parcel in found.outcomes}
     assert by_client[2][1] is not None
     failed, parcel = by_client[3]
