@@ -144,8 +144,9 @@ def test_threads_are_given_back_also_after_an_error() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with pytest.raises(KeyboardInterrupt), one_thread():
+        with one_thread():
             assert torch.get_num_threads() == 1
+        with pytest.raises(KeyboardInterrupt), one_thread():
             raise KeyboardInterrupt
         assert torch.get_num_threads() == 2
     finally:
