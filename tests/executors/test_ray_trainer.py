@@ -119,6 +119,9 @@ def test_settled_anew_it_serves_the_new_clients(numerics: Numerics) -> None:
     assert closed == [True]
     assert Numerics.here() == Numerics(torch.float64, True, True)
     assert torch.backends.cuda.matmul.allow_tf32
+    other = TinyRun("fedavg", data=tiny_data(sizes=(3, 8), dtype=torch.float64))
+    trainer.settle(other.federation.site(), other.algorithm.tasks, numerics)
+    assert trainer.sizes.tolist() == [3, 8], "means are weighted by these"
 
 
 def test_a_new_client_has_no_memory_and_one_that_forgot_has_an_empty_one() -> None:

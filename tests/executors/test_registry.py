@@ -20,7 +20,7 @@ from accord.executors.gpu.batched import Batched
 from accord.executors.kernels import cpu_layers, layers_for, stacked_layers
 from accord.executors.processes import Processes
 from accord.executors.ray import OnRay
-from accord.executors.sequential import Sequential
+from accord.executors.sequential import Sequential, one_thread
 from support.federation import TinyRun, tiny_data
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -138,6 +138,19 @@ def test_workers_that_have_all_cores_stay_on_one_each(
 
     monkeypatch.setattr(processes.os, "sched_setaffinity", refuse, raising=False)
     processes._pin(made[0].process, 0)
+
+
+def test_threads_are_given_back_also_after_an_error() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        with pytest.raises(KeyboardInterrupt), one_thread():
+            raise KeyboardInterrupt
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_auto_is_made_for_so_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
