@@ -176,7 +176,15 @@ def test_clients_are_written_in_the_order_of_their_numbers(tmp_path: Path, monke
     monkeypatch.setattr(model_folder, "card", lambda subject, summary, sites: f"{summary} {sites}")
     own: Any = SimpleNamespace(found={7: {}, 2: {}}, why_not="too large")
     federation: Any = SimpleNamespace(data=SimpleNamespace(name_of=lambda client: f"site {client}"))
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        model_folder,
+        "sync_folder",
+        lambda path: synced.append((str(path.relative_to(tmp_path)), (tmp_path / "model").exists())),
+    )
     write_model(tmp_path, federation, "module", own, "summary", "sites")  # type: ignore[arg-type]
+    # all of it is on the disk before the rename, and the rename after it
+    assert synced == [(".model.tmp/clients", False), (".model.tmp", False), (".", True)]
     (subject,) = seen
     assert list(subject.clients.items()) == [(2, "site 2"), (7, "site 7")]
     assert (subject.network, subject.model, subject.why_not) == ("network", "module", "too large")

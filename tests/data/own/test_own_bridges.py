@@ -106,6 +106,8 @@ def test_numbers_that_stand_for_sites_become_their_names():
 def test_a_dictionary_of_parts_and_no_test_part():
     data = from_huggingface({"train": images(), "test": images(4)})
     assert (len(data.train), len(data.test)) == (10, 4)
+    data = from_huggingface({"train": images(), "test": images(4)}, test=images(6))
+    assert len(data.test) == 6, "what is given goes before what is there"
     data = from_huggingface({"train": images()}, client="hospital")
     # a fifth of west's 4 and of east's 6 samples, rounded
     assert data.test_clients.tolist() == [1, 0]
