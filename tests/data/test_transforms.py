@@ -108,6 +108,14 @@ class TestRotateClients:
         x = images().float()
         assert torch.equal(change.environments[2].change(x), rotated(x, 60))
 
+    @pytest.mark.parametrize("per", ["client", "image"])
+    def test_corners_are_filled_however_angles_are_dealt(self, per):
+        """A white square turned by 45 degrees: its corners come from outside, of every channel its own."""
+        turned = Rotate((45.0,), (7.0, -3.0), per)(0, np.arange(2), torch.ones(2, 2, 9, 9))
+        for corner in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
+            assert turned[:, :, corner[0], corner[1]].tolist() == [[7.0, -3.0]] * 2
+        assert turned[:, :, 4, 4].tolist() == [[1.0, 1.0]] * 2
+
     def test_image_angles_depend_on_position_only(self):
         rotate = Rotate(tuple(15.0 * i for i in range(10)), per="image", seed=3)
         index = np.arange(500)

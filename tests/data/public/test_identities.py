@@ -141,6 +141,8 @@ def test_packed_images_need_no_pillow(tmp_path: Path, monkeypatch: pytest.Monkey
     again = load_dataset("cub50", tmp_path)
     assert (again.classes, again.note) == (read.classes, "first 50 of 200 classes, 64 x 64 copy")
     assert bool((again.train.x == read.train.x).all())
+    monkeypatch.undo()
+    assert load_dataset("cub50", tmp_path, image_size=8).train.x.shape[-2:] == (8, 8), "of another size: the pictures"
     path.write_bytes(b"x" * 20)
     with pytest.raises(DataError, match="holds no packed images"):
         load_dataset("cub50", tmp_path)
