@@ -6,14 +6,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from accord.client import check_finite
 from accord.colours import COLOURS, KNOWN, LINES, Look, looks
 from accord.core.keys import Key
-from accord.core.types import World
-from accord.errors import nearest
+from accord.core.types import Result, World
+from accord.errors import DivergedError, nearest
 from accord.figures import judged_value, series
 from accord.frames import frame_of, scalars
 from accord.sampling import SAMPLERS, Everyone
+
+
+@pytest.mark.parametrize(
+    ("weight", "metrics", "said"),
+    [
+        (float("nan"), {"loss": 6.0, "seen": 3.0}, "round 3 on client 8: mean loss 2, weights not finite"),
+        (float("nan"), {"loss": 6.0}, "round 3 on client 8: mean loss 0, weights not finite"),
+        (1.0, {"loss": float("inf"), "seen": 0.0}, "round 3 on client 8: mean loss inf, loss not finite"),
+    ],
+)
+def test_a_client_that_diverged_is_told_by_its_mean_loss(weight: float, metrics: dict[str, float], said: str) -> None:
+    told = {name: torch.tensor(value) for name, value in metrics.items()}
+    for trees in ({"model": {"w": torch.tensor([weight])}}, {}), ({}, {"own": {"w": torch.tensor([weight])}}):
+        with pytest.raises(DivergedError, match=said):
+            check_finite(Result(trees[0], trees[1], told), 2, 8)
 
 
 def world(clients: list[int], round: int = 0, sizes: list[int] | None = None) -> World:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,31 @@ from typer.testing import CliRunner
 
 import accord
 from accord.cli.app import app
-from accord.deploy.exported import Graph
-from accord.errors import ConfigError
+from accord.deploy.exported import Graph, _compared
+from accord.errors import ConfigError, DataError
 from support.frozen import Tower, tower
 from support.leaving import CLASSES, TEST, finished
+
+
+@pytest.mark.parametrize(("answer", "off", "same"), [(1e3, 0.5, True), (1e3, 2.0, False), (0.01, 5e-4, True)])
+def test_how_far_an_exported_graph_may_be_off(answer: float, off: float, same: bool) -> None:
+    """A thousandth of the largest answer, or of one where all answers are smaller."""
+    model: Any = SimpleNamespace(inputs=SimpleNamespace(kind="tokens", shape=(3,)), dtype=torch.float32)
+    asked: list[torch.Tensor] = []
+
+    def graph(x: torch.Tensor) -> torch.Tensor:
+        asked.append(x)
+        return torch.tensor([answer, -answer / 2], dtype=torch.float64)
+
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([answer, -answer / 2 - off], dtype=torch.float64)
+
+    if same:
+        assert _compared(graph, model, other) == pytest.approx(off)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(DataError, match="differs from the model by 2"):
+            _compared(graph, model, other)  # type: ignore[arg-type]
+    assert all(x.dtype == torch.int64 and set(x.flatten().tolist()) <= {0, 1} for x in asked), "tokens are whole"
 
 
 def test_onnx_takes_pixels_and_answers_as_the_model(tmp_path: Path) -> None:
