@@ -19,6 +19,7 @@ from accord.data.own import schema as schema_file
 from accord.data.own.schema import ColumnSummary, Schema, Summary, agree, write_json
 from accord.data.own.summaries import summarise
 from accord.data.own.table import from_table
+from accord.data.own.table_columns import kind_of
 from accord.errors import ConfigError, DataError, RunError
 
 
@@ -250,6 +251,56 @@ def test_a_column_of_text_is_shown_by_a_value_that_is_there() -> None:
     words = pd.Series([None, 3, "east", "west", 1] * 2, dtype=object)
     with pytest.raises(DataError, match=r"columns of text: 'a' \(such as 'east'\)\. Say categorical=\['a'\]"):
         from_table(alone(a=words), "y", missing="mean")
+
+
+@pytest.mark.parametrize("empty", ["", "nan"])
+def test_a_label_that_is_spelt_as_nothing_is_no_amount(empty: str) -> None:
+    odd = pd.Series(["1", "2.5", empty, "3", "4"] * 2, dtype=object)
+    for missing in ("error", "mean", "drop"):
+        with pytest.raises(DataError, match="the label 'y' has no number in row 2;"):
+            from_table(alone(y=odd), "y", missing=missing)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="the label 'y' has no number in row 2;"):
+        from_table(alone(y=np.arange(10) + 0.5), "y", test=alone(y=odd))
+
+
+def test_numbers_that_are_spelt_as_nothing_are_filled_and_counted() -> None:
+    rows = alone(a=pd.Series(["1", "", "5", "3", ""] * 2, dtype=object))
+    data = from_table(rows, "y", test=rows, missing="mean", normalise=False)
+    assert data.train.x[:3, 0].tolist() == [1.0, 3.0, 5.0]
+    assert data.note == "missing values filled with the training rows' mean: 'a' (8)"
+    with pytest.raises(DataError, match="column 'a' has 4 missing values, first in row 1;"):
+        from_table(rows, "y", test=rows)
+
+
+def test_rows_that_are_left_out_have_no_say() -> None:
+    """Neither their ward nor their class nor their site is one of the data set's."""
+    odd = {"row": np.nan, "ill": "dead", "site": "s9", "ward": "rare"}
+    rows = pd.concat([frame(ward="east"), pd.DataFrame([odd])], ignore_index=True)
+    data = plain(rows, categorical=["ward"], missing="drop")
+    assert (data.classes, data.client_names) == (("no", "yes"), ("s0", "s1", "s2", "s3"))
+    assert data.inputs.columns[1].values == ("east",)
+    summary = summarise(rows, "ill", features=["row", "ward"], categorical=["ward"], missing="drop")
+    assert (summary.classes, summary.columns[1].values) == (("no", "yes"), ("east",))
+
+
+def test_all_columns_of_dates_are_named_before_those_of_text() -> None:
+    day = pd.Timestamp("2026-01-02")
+    with pytest.raises(DataError, match=r"^columns of dates or times: 'b', 'd'\. Make"):
+        from_table(alone(w="east", b=day, d=pd.Series([day.date()] * 10, dtype=object)), "y")
+
+
+def test_true_or_false_is_what_holds_nothing_else() -> None:
+    assert kind_of(np.array([np.bool_(True), False, None], object)) == "bool"
+    assert kind_of(np.array([True, 2], object)) == "number"
+    assert kind_of(np.array([True, "2"], object)) == "number"
+    assert kind_of(np.array([True, "x"], object)) == "text"
+
+
+def test_each_site_with_a_single_sample_is_named() -> None:
+    data = plain(frame(site=["c", "b", *["d"] * 17, "a"]))
+    assert data.note == "3 clients have a single sample, which is not tested: 'a', 'b', 'c'"
+    assert data.test_clients is not None
+    assert set(data.test_clients.tolist()) == {3}
 
 
 # several sites

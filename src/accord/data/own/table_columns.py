@@ -96,16 +96,16 @@ def filled(kinds: Sequence[Column], parts: Sequence[Rows], notes: list[str]) -> 
     """The columns with what stands in for a missing value: the mean over the training rows, in every column."""
     made, found, words = [], {}, []
     for column in kinds:
-        count = sum(int(gaps_in(part[column.name]).sum()) for part in parts)
         if column.kind == "category":
-            words += [column.name] if count else []
+            words += [column.name] if any(gaps_in(part[column.name]).any() for part in parts) else []
             made.append(column)
             continue
-        values = numbers(parts[0][column.name], column.name)
-        known = values[~np.isnan(values)]
+        values = [numbers(part[column.name], column.name) for part in parts]
+        known = values[0][~np.isnan(values[0])]
         if not len(known):
             raise DataError(f"column {quoted(column.name)} has no value in any training row; leave it out")
         made.append(replace(column, fill=float(known.mean())))
+        count = sum(int(np.isnan(some).sum()) for some in values)  # a number that is spelt '' is missing too
         if count:
             found[column.name] = count
     if words:
