@@ -155,14 +155,7 @@ def is_missing(value: object) -> bool:
 
 def numbers(values: Values, name: str) -> Floats:
     """[N] with NaN where a value is missing; text and infinities are refused."""
-    if values.dtype.kind in "buif":
-        found = values.astype(np.float64)
-    else:
-        found = np.fromiter(
-            (_number(value, name, row) for row, value in enumerate(values.tolist())),
-            dtype=np.float64,
-            count=len(values),
-        )
+    found = floats(values, name)
     endless = np.flatnonzero(np.isinf(found))
     if len(endless):
         raise DataError(
@@ -170,6 +163,15 @@ def numbers(values: Values, name: str) -> Floats:
             "out or write what was measured"
         )
     return found
+
+
+def floats(values: Values, name: str) -> Floats:
+    """[N] as `numbers`, infinities as they are."""
+    if values.dtype.kind in "buif":
+        return values.astype(np.float64)
+    return np.fromiter(
+        (_number(value, name, row) for row, value in enumerate(values.tolist())), dtype=np.float64, count=len(values)
+    )
 
 
 def _number(value: object, name: str, row: int) -> float:

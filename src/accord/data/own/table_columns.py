@@ -8,7 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from accord.data.columns import Column, Floats, Values, counted, gaps_in, listed, matrix, numbers, quoted, text
+from accord.data.columns import (
+    Column,
+    Floats,
+    Values,
+    counted,
+    floats,
+    gaps_in,
+    is_missing,
+    listed,
+    matrix,
+    numbers,
+    quoted,
+    text,
+)
 from accord.data.inputs import Inputs
 from accord.data.own.sites import in_order
 from accord.errors import DataError
@@ -40,7 +53,8 @@ def kinds_of(rows: Any, parts: Sequence[Rows], chosen: Sequence[str], categorica
             "leave them out by naming the other features"
         )
     if words:
-        first = next(value for value in parts[0][words[0]].tolist() if not isinstance(value, int | float))
+        present = (value for value in parts[0][words[0]].tolist() if not is_missing(value))
+        first = next(value for value in present if not isinstance(value, int | float))
         raise DataError(
             f"columns of text: {listed(words)} (such as {quoted(first)}). Say categorical={words[:8]} to give every "
             "value a place of its own, make numbers of them, or leave them out by naming the other features"
@@ -60,7 +74,7 @@ def kind_of(values: Values) -> str:
     if any(hasattr(value, "isoformat") or hasattr(value, "total_seconds") for value in present):
         return "date"
     try:
-        numbers(values, "")
+        floats(values, "")  # what is endless is a number too, and refused as one
     except DataError:
         return "text"
     return "number"
@@ -82,16 +96,16 @@ def filled(kinds: Sequence[Column], parts: Sequence[Rows], notes: list[str]) -> 
     """The columns with what stands in for a missing value: the mean over the training rows, in every column."""
     made, found, words = [], {}, []
     for column in kinds:
-        count = sum(int(gaps_in(part[column.name]).sum()) for part in parts)
         if column.kind == "category":
-            words += [column.name] if count else []
+            words += [column.name] if any(gaps_in(part[column.name]).any() for part in parts) else []
             made.append(column)
             continue
-        values = numbers(parts[0][column.name], column.name)
-        known = values[~np.isnan(values)]
+        values = [numbers(part[column.name], column.name) for part in parts]
+        known = values[0][~np.isnan(values[0])]
         if not len(known):
             raise DataError(f"column {quoted(column.name)} has no value in any training row; leave it out")
         made.append(replace(column, fill=float(known.mean())))
+        count = sum(int(np.isnan(some).sum()) for some in values)  # a number that is spelt '' is missing too
         if count:
             found[column.name] = count
     if words:

@@ -34,6 +34,9 @@ def outcomes(parts: Sequence[Values], label: str, task: str, *, alone: bool = Tr
     if kind == "date":
         raise DataError(f"the label {quoted(label)} is a date; make classes or a number of it")
     found = [numbers(part, label) for part in parts] if kind == "number" else []
+    empty = [int(row) for part in found for row in np.flatnonzero(np.isnan(part))]
+    if empty:  # numbers as text: what is missing otherwise has been seen before
+        raise DataError(f"the label {quoted(label)} has no number in row {empty[0]}; leave such rows out")
     whole = not any(np.mod(part, 1).any() for part in found)
     if task == "regression" or (task == "auto" and not whole):
         if not found:
