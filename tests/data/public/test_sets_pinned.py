@@ -8,9 +8,11 @@ import io
 import os
 import struct
 import tarfile
+import urllib.error
 import urllib.request
 import zipfile
 import zlib
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -869,3 +871,72 @@ def test_pixels_of_more_than_a_byte_are_refused(mode: str, tmp_path: Path) -> No
     path = picture(tmp_path / "a.tif", 7, mode=mode)
     with pytest.raises(DataError, match=f"a.tif has '{mode}' pixels; save it with 8 bits per channel"):
         images.read_images([path], None)
+
+
+def bird_lists(root: Path, name: str = "001.Wren/a.png", species: str = "1", learned: str = "1") -> Path:
+    """Two birds: the first as given, the second one to be judged by."""
+    for file in ("001.Wren/a.png", "001.Wren/b.png", "../secret.png"):
+        picture(root / "images" / file)
+    lists = (
+        ("images", name, "001.Wren/b.png"),
+        ("image_class_labels", species, "1"),
+        ("train_test_split", learned, "0"),
+    )
+    write(root, {f"{file}.txt": f"1 {first}\n2 {second}\n".encode() for file, first, second in lists})
+    return root
+
+
+def test_birds_outside_their_folder_are_not_read(tmp_path: Path) -> None:
+    root = bird_lists(tmp_path / "cub200")
+    assert len(load_dataset("cub200", tmp_path, image_size=2).train) == 1
+    for name in ("../secret.png", str(root / "secret.png")):
+        bird_lists(root, name)
+        with pytest.raises(DataError, match=r"secret\.png' in a list of .*images leads out of it"):
+            load_dataset("cub200", tmp_path, image_size=2)
+
+
+@pytest.mark.parametrize(("species", "learned"), [("wren", "1"), ("1", "2"), ("1", "train"), ("-1", "0"), ("²", "1")])
+def test_birds_of_no_species_or_of_no_part_are_refused(species: str, learned: str, tmp_path: Path) -> None:
+    bird_lists(tmp_path / "cub200", species=species, learned=learned)
+    with pytest.raises(DataError, match=r"image_class_labels\.txt must hold numbers .* train_test_split\.txt 1 or 0"):
+        load_dataset("cub200", tmp_path, image_size=2)
+
+
+@pytest.mark.parametrize("line", ["{}/0000_000_14_x.png 0", "0000/0000_000_14_0303noon_0015_0.png ²"])
+def test_people_outside_their_folder_and_without_a_number_are_refused(line: str, tmp_path: Path) -> None:
+    picture(tmp_path / "0000_000_14_x.png")
+    gallery(tmp_path / "msmt17", MSMT, MSMT_LISTS | {"list_query.txt": line.format(tmp_path).encode()})
+    with pytest.raises(DataError, match=r"list_query\.txt: .* is no file and identity"):
+        load_dataset("msmt17", tmp_path, height=1, width=1)
+
+
+def test_pacs_without_folders_of_classes_is_refused_by_name(tmp_path: Path) -> None:
+    for domain in DOMAINS:
+        picture(tmp_path / "pacs" / domain / "a.png")
+    with pytest.raises(DataError, match="lacks art_painting/dog; PACS has the domains"):
+        load_dataset("pacs", tmp_path)
+
+
+def test_a_picture_beside_the_classes_of_a_later_domain_is_refused(tmp_path: Path) -> None:
+    for place in ("f/aix/cat/0.png", "f/lyon/cat/0.png", "f/lyon/stray.png"):
+        picture(tmp_path / place)
+    with pytest.raises(DataError, match="lyon holds both images and folders"):
+        load_dataset("folder", path=tmp_path / "f")
+
+
+@pytest.mark.parametrize(("part", "asked"), [(b"old", [3, 0]), (b"", [0])])
+def test_a_range_that_is_refused_without_a_word_on_the_length(
+    part: bytes, asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a part it is thrown away and all is asked for; without one there is nothing to try again."""
+    seen: list[int] = []
+
+    def refuse(request: Any, timeout: float) -> None:
+        seen.append(int((request.get_header("Range") or "bytes=0-")[6:-1]))
+        raise urllib.error.HTTPError(request.full_url, 416, "no", Message(), io.BytesIO())
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    write(tmp_path, {"a.part": part})
+    with pytest.raises(DataError, match="the server answered 416 no"):
+        fetch(Remote("a", ("http://one",), MD5_OF_ABC), tmp_path, pause=0)
+    assert seen == asked
