@@ -24,6 +24,8 @@ def cub200(places: Places, *, image_size: ImageSize = 224, normalise: Normalise 
     names, species, learned = (_numbered(root / f"{name}.txt") for name in lists)
     if names.keys() != species.keys() or names.keys() != learned.keys():
         raise DataError(f"{root}: images.txt, image_class_labels.txt and train_test_split.txt number other images")
+    if not all(word.isdecimal() for word in species.values()) or not set(learned.values()) <= {"0", "1"}:
+        raise DataError(f"{root}: image_class_labels.txt must hold numbers of species, train_test_split.txt 1 or 0")
     parts: dict[str, Listing] = {}
     for part, word in (("train", "1"), ("test", "0")):
         chosen = [number for number in names if learned[number] == word]

@@ -33,7 +33,7 @@ def _list(root: Path, part: str, folder: str) -> list[Sighting]:
     found = []
     for line in listed(root / f"list_{part}.txt"):
         words = line.split()
-        if len(words) != 2 or not words[1].isdigit() or ".." in words[0]:
+        if len(words) != 2 or not words[1].isdecimal() or ".." in words[0] or Path(words[0]).is_absolute():
             raise DataError(f"{root / f'list_{part}.txt'}: {line!r} is no file and identity, such as 0000/NAME.jpg 0")
         seen = named(root / folder / words[0], NAME)
         # Numbers begin anew in the test part: its identities are other people.
