@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -530,3 +531,142 @@ def test_inputs_of_several_kinds_are_not_permuted() -> None:
     fields = Fields((Field("age", (1,)), Field("ward", (2,))))
     with pytest.raises(ConfigError, match="the transform 'permute' would mix up the inputs age, ward"):
         make_transform("permute", replace(toy([0, 1]), fields=fields), 2)
+
+
+def test_only_images_are_cropped_and_turned() -> None:
+    for name in ("crop_flip", "rotate"):
+        with pytest.raises(ConfigError, match=rf"the transform '{name}' needs images .* have shape \(1,\)"):
+            make_transform(name, toy([0, 1]), 2)
+
+
+def test_an_angle_without_a_share_is_nobodys_and_shares_end_where_the_next_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rotation, "per_image", lambda *given: np.array([0.0, 0.25, 0.5]))
+    monkeypatch.setattr(Rotate, "shares", lambda self, client: np.array([0.0, 0.25, 0.75]))
+    assert Rotate((0.0, 90.0, 180.0), per="image").choice(0, np.arange(3)).tolist() == [1, 2, 2]
+
+
+def test_clients_have_other_crops_of_the_same_places() -> None:
+    x = torch.arange(20.0 * 64).view(20, 1, 8, 8)
+    places = np.arange(20)
+    first = CropFlip(seed=1)(0, places, x)
+    assert not torch.equal(CropFlip(seed=1)(1, places, x), first)
+    assert not torch.equal(CropFlip(seed=2)(0, places, x), first)
+
+
+# --------------------------------------------------------------------------------------------------- and some edges
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "wrong"),
+    [
+        ("quantity", "min_size", 0),
+        ("quantity", "spread", -0.1),
+        ("domains", "clients_per_domain", 0),
+        ("identities", "pieces", 0),
+        ("class_shards", "shards_per_client", 0),
+        ("sorted_shards", "shards_per_client", 0),
+        ("lda", "alpha", 2e9),
+        ("lda", "prior", 1),
+        ("class_shards", "leave_unused", 1),
+        ("crop_flip", "padding", 65),
+        ("rotate", "step", 361.0),
+        ("rotate", "step", -361.0),
+        ("rotate", "count", 361),
+        ("rotate", "concentration", 2e9),
+    ],
+)
+def test_settings_beyond_their_bounds_are_refused(name: str, key: str, wrong: object) -> None:
+    data = toy([0, 1] * 20, train_domains=np.arange(40) % 2)
+    with pytest.raises(ConfigError, match=f"{key} = {re.escape(repr(wrong))}: must be"):
+        PARTITIONS[name](data, 2, rng(), **{key: wrong}) if name in PARTITIONS else make_transform(
+            name, pictures(), 2, settings={key: wrong}
+        )
+
+
+def test_an_identity_is_cut_by_its_own_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.data.partitions.identities.shuffled_within", lambda groups, rng: groups)
+    inorder = drawn(permutation=np.arange)
+    # three samples in two pieces are 2 and 1, two are 1 and 1
+    groups = PARTITIONS["identities"](toy([0, 0, 0, 1, 1]), 4, inorder, pieces=2)
+    assert lists(groups) == [[0, 1], [2], [3], [4]]
+    with pytest.raises(ConfigError, match="2 identities in 2 pieces are too few for 5 clients; set pieces = 3, or use"):
+        PARTITIONS["identities"](toy([0, 0, 0, 1, 1], 4), 5, inorder, pieces=2)
+
+
+def test_shards_that_do_not_divide_differ_by_one() -> None:
+    inorder = drawn(permutation=np.arange)
+    # seven in four shards: the places 0 1, 2 3, 4 5 and 6 of the sorted samples
+    groups = PARTITIONS["sorted_shards"](toy([1, 0, 1, 0, 1, 0, 0]), 2, inorder)
+    assert lists(groups) == [[1, 3, 5, 6], [0, 2, 4]]
+
+
+def test_names_of_test_clients_alone_name_nobody() -> None:
+    data = toy(np.arange(40) % 2, test_clients=np.arange(40) % 3)
+    assert arrangement(data) == Arrangement("dirichlet", 20, "matching")
+    divided = federate(data, clients=2)
+    assert (divided.division, divided.test_from, divided.test.sizes.sum()) == ("dirichlet", "test", 40)
+
+
+def test_raw_samples_are_measured_as_those_of_training_unless_it_is_said_how() -> None:
+    data = pictures()
+    divided = federate(data, clients=2, partition="iid", test="shared")
+    assert (data.inputs.mean, data.inputs.std, data.inputs.shape) == ((0.5,), (0.25,), (1, 8, 8))
+    assert (divided.inputs.mean, divided.inputs.std, divided.inputs.shape) == ((0.5,), (0.25,), (1, 8, 8))
+    raw = Inputs("array", (3,))
+    assert replace(data, raw=raw).inputs is raw
+
+
+def test_a_fraction_of_unseen_clients_is_one_of_those_the_data_names() -> None:
+    ids = np.arange(40) % 8
+    data = toy(np.arange(40) % 2, train_clients=ids, test_clients=ids)
+    assert len(federate(data, unseen=0.5).unseen) == 4
+    assert len(federate(data, unseen=7).unseen) == 7
+    with pytest.raises(ConfigError, match="8 unseen of 8 clients leave none to train"):
+        federate(data, unseen=8)
+    permuted = federate(replace(data, train=replace(data.train, x=torch.zeros(40, 3))), transform="permute")
+    assert [one.name for one in permuted.environments] == [f"client {k}" for k in range(8)]
+
+
+def test_natural_clients_are_refused_with_the_number_that_would_do() -> None:
+    ids = np.array([0, 1, 0, 1])
+    named = toy([0, 1, 0, 1], train_clients=ids, client_names=("x", "y", "z"))
+    with pytest.raises(ConfigError, match=r"'toy' names 3 clients: .*set clients = 3, not 2"):
+        PARTITIONS["natural"](named, 2, rng())
+    assert lists(PARTITIONS["natural"](named, 3, rng())) == [[0, 2], [1, 3], []]
+
+
+def test_a_matching_test_follows_all_a_client_has_not_what_is_left_for_training() -> None:
+    """One of two clients has a single sample of class 1, and may lose it to validation: its test has class 1 still."""
+    labels = np.array([0, 0, 0, 1])
+    data = toy(labels, tests=[0, 1, 1], train_clients=np.zeros(4, np.int64))
+    for seed in range(8):
+        divided = federate(data, test="matching", validation=0.7, seed=seed)
+        assert divided.train.sizes.tolist() == [1]
+        assert divided.test[0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("crop_flip", {"padding": 0}),
+        ("crop_flip", {"padding": 64}),
+        ("rotate", {"step": 360.0, "count": 360, "concentration": 1e9}),
+        ("rotate", {"step": -360.0, "count": 1, "concentration": 1e-6}),
+        ("permute", {"environments": 1}),
+    ],
+)
+def test_settings_at_their_bounds_are_taken(name: str, settings: dict[str, Any]) -> None:
+    change = make_transform(name, pictures(), 2, settings=settings)
+    assert len(change.environments) == settings.get("count", 1)
+    assert change.transform is not None
+    assert change.transform(1, np.arange(6), torch.zeros(6, 1, 8, 8)).shape == (6, 1, 8, 8)
+
+
+def test_an_image_under_a_wide_padding_may_be_black_all_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cropping, "per_image", lambda *given: np.array([0.0, 0.5]))
+    # of 2 x 5 x 5 choices number 0 is the upper left place, and number 25 the middle one, mirrored
+    seen = CropFlip(2, (-2.0,))(0, np.arange(2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(2, 1, 2, 2))
+    assert seen[0, 0].tolist() == [[-2.0, -2.0], [-2.0, -2.0]]
+    assert seen[1, 0].tolist() == [[2.0, 1.0], [4.0, 3.0]]
