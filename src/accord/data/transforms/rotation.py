@@ -106,7 +106,7 @@ def rotate(
     (0 - mean) / std of their channel, what a black pixel becomes.
     """
     fill = black(dataset, "rotate")
-    angles = tuple(step * i for i in range(count))
+    angles = tuple(step * i + 0.0 for i in range(count))  # 0 and never -0, which would be seen in a name
     environments = [
         Environment(f"rotated by {angle:g}", functools.partial(rotated, angle=angle, fill=fill)) for angle in angles
     ]
