@@ -15,7 +15,14 @@ from PIL import Image
 
 from accord.data.columns import Column
 from accord.data.inputs import Inputs
-from accord.data.own import from_arrays, from_folder, from_huggingface, from_sequences, from_torch
+from accord.data.own import (
+    from_arrays,
+    from_flwr_partitioner,
+    from_folder,
+    from_huggingface,
+    from_sequences,
+    from_torch,
+)
 from accord.data.own.samples import stacked
 from accord.data.own.sites import in_order, numbered, site_ids
 from accord.data.own.targets import targets
@@ -65,6 +72,31 @@ def test_moments_of_arrays_with_more_axes_are_those_of_the_axis_after_the_sample
     x = np.array([[[1.0, 3.0], [10.0, 10.0]], [[1.0, 3.0], [30.0, 30.0]]])
     data = from_arrays(x, [0, 1], test=(x, [0, 1]), normalise=True)
     assert (data.train.mean, data.train.std) == ((2.0, 20.0), (1.0, 10.0))
+
+
+@pytest.mark.parametrize("pixel", [7, 51, 99, 200, 255])
+def test_a_channel_that_never_changes_is_only_centred_whatever_its_pixels(pixel: int) -> None:
+    """Sums of 200 / 255 are rounded, and must not be taken for a deviation; a block of 4096 is not all."""
+    for count in (3, 7, 100):
+        x = np.full((count, 2, 3, 5), pixel, np.uint8)
+        x[0, 1] = 0
+        data = from_arrays(x, np.arange(count) % 2, test=(x, np.arange(count) % 2), normalise=True)
+        share = 1 / count
+        assert data.train.std[0] == 1.0
+        assert data.train.std[1] == pytest.approx(pixel / 255 * (share * (1 - share)) ** 0.5)
+        assert data.train.mean == pytest.approx((pixel / 255, pixel / 255 * (1 - share)))
+    later = np.full((4097, 1), pixel, np.uint8)
+    later[4096] = pixel - 1
+    data = from_arrays(later, np.arange(4097) % 2, test=(later, np.arange(4097) % 2), normalise=True)
+    share = 1 / 4097
+    assert data.train.std == pytest.approx(((share * (1 - share)) ** 0.5 / 255,))
+
+
+def test_a_vocabulary_of_a_named_input_counts_the_rows_set_aside() -> None:
+    for seed in range(6):
+        data = from_arrays({"word": [3, 9, 1, 0]}, [0, 0, 0, 0], seed=seed, test_fraction=0.5)
+        assert data.fields is not None
+        assert data.fields["word"].vocabulary == 10
 
 
 def test_named_inputs_of_the_test_part_lie_in_the_order_of_the_train_part() -> None:
@@ -163,6 +195,17 @@ def test_a_value_that_is_none_is_found_in_a_sample_of_several_axes() -> None:
     x[1, 1, 2] = x[2, 0, 0] = np.nan
     with pytest.raises(DataError, match=r"in 2 of 3 rows, first nan in row 1 at \(1, 2\)"):
         from_arrays(x, [0, 1, 0])
+
+
+def test_wrong_entries_are_counted_and_the_first_is_shown() -> None:
+    with pytest.raises(DataError, match="x has 2 missing entries, first at position 3"):
+        from_arrays([[1.0, 2.0], [3.0, None], [None, 1.0]], [0, 1, 0])
+    with pytest.raises(DataError, match="y has 2 negative labels, first -3 at position 2"):
+        from_arrays(X, [0, 1, -3, -1])
+    with pytest.raises(DataError, match=r"2 labels are not \(1 of them NaN\), first 0\.5 at position 1"):
+        from_arrays(X, [0.0, 0.5, np.nan, 1.0], task="classification")
+    with pytest.raises(DataError, match=r"x: sample 0 has shape \(1,\) but sample 2 has \(2,\)"):
+        stacked([[1.0], [2.0], [3.0, 4.0], [5.0, 6.0]], "x")
 
 
 def test_sparse_tensors_are_refused() -> None:
@@ -356,6 +399,22 @@ def test_each_part_has_its_own_names_of_sites_or_none() -> None:
     assert (without.test_clients, without.client_names) == (None, ("east", "west"))
 
 
+def test_a_partition_of_nobody_is_a_client_without_samples() -> None:
+    class Positions(list[int]):
+        column_names = ("accord_position",)
+
+        def add_column(self, name: str, values: Any) -> Positions:
+            return Positions(values)
+
+        def __getitem__(self, what: Any) -> Any:
+            return self if isinstance(what, str) else list(self)[what]
+
+    groups = [[2, 0], [], [1]]
+    partitioner = SimpleNamespace(dataset=Positions([9, 9, 9]), _dataset=None, num_partitions=np.int64(3))
+    partitioner.load_partition = lambda client: Positions(partitioner._dataset[place] for place in groups[client])
+    assert from_flwr_partitioner(partitioner).tolist() == [0, 2, 0]
+
+
 def pictures(root: Path, *folders: str) -> Path:
     for folder in folders:
         (root / folder).mkdir(parents=True)
@@ -405,6 +464,21 @@ def test_samples_are_not_changed_by_being_looked_at() -> None:
     tokens = Inputs("tokens", (2,)).tensor(exact)
     tokens += 1
     assert exact.tolist() == [[3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        (torch.uint8, "image"),
+        (torch.int32, "tokens"),
+        (torch.int64, "tokens"),
+        (torch.float16, "array"),
+        (torch.float64, "array"),
+    ],
+)
+def test_what_samples_are_follows_from_their_type(kind: torch.dtype, form: str) -> None:
+    found = Inputs.of(torch.zeros(5, 3, 2, dtype=kind))
+    assert (found.kind, found.shape, found.mean, found.std) == (form, (3, 2), (), ())
 
 
 def test_moments_of_pictures_are_those_of_their_channels() -> None:
