@@ -206,7 +206,10 @@ def _moments(x: Tensor) -> Moments:
     shape = (1, -1) + (1,) * (x.dim() - 2)
     squares = [(block.double() / scale - mean.view(shape)).square().sum(axes) for block in blocks]
     std = (torch.stack(squares).sum(0) / count).sqrt()
-    std = torch.where(std > 0, std, torch.ones_like(std))  # a constant feature becomes zero, not NaN
+    # a constant feature becomes zero, not NaN; rounding may leave it a deviation of 1e-17, hence the look at its edges
+    low, high = (torch.stack([edge(block, axes) for block in blocks]) for edge in (torch.amin, torch.amax))
+    varies = (low.amin(0) < high.amax(0)) & (std > 0)
+    std = torch.where(varies, std, torch.ones_like(std))
     return tuple(mean.tolist()), tuple(std.tolist())
 
 

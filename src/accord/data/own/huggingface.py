@@ -44,6 +44,8 @@ def from_huggingface(
         dataset = dataset["train"]
     if client is not None and clients is not None:
         raise DataError("give client, a column, or clients, the ids themselves, but not both")
+    if test is None and test_clients is not None:
+        raise DataError("test_clients was given without test; give the test data set too")
     feature = _column(dataset, feature, FEATURES, "feature")
     label = _column(dataset, label, LABELS, "label")
     if client is not None:

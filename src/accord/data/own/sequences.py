@@ -68,7 +68,7 @@ def padded(sequences: Ragged, length: int, what: str) -> tuple[Tensor, Tensor]:
 
 def padded_labels(y: Any, sequences: Ragged, length: int, what: str) -> Any:
     """A label per position, -100 where a sequence has ended; a label per sample stays as it is."""
-    if not len(y) or not hasattr(y[0], "__len__"):
+    if not any(_several(own) for own in y):
         return y
     found = np.full((len(y), length), NO_LABEL, np.int64)
     for row, (own, sequence) in enumerate(zip(y, sequences, strict=False)):
@@ -80,3 +80,8 @@ def padded_labels(y: Any, sequences: Ragged, length: int, what: str) -> Any:
             )
         found[row, : len(values[:length])] = values[:length]
     return found
+
+
+def _several(label: Any) -> bool:
+    """Whether it is a list of labels; of PyTorch's and NumPy's single numbers those of the former have a length too."""
+    return hasattr(label, "__len__") and not isinstance(label, str) and getattr(label, "ndim", 1) > 0

@@ -38,7 +38,7 @@ class Targets:
 def targets(y: Any, count: int, task: str, what: str = "y") -> Targets:
     """[N, ...] labels for the task, or for the one they look like."""
     array = as_array(y, what)
-    if array.ndim == 2 and array.shape[1] == 1 and task != "tokens":
+    if array.ndim == 2 and array.shape[1] == 1 and task not in ("tokens", "multilabel"):
         array = array[:, 0]
     if task != "auto":
         PROBLEMS[task]  # an unknown one is refused with those there are
