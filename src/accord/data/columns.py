@@ -24,6 +24,7 @@ Kind = Literal["number", "bool", "category"]
 
 LONGEST = 60  # characters of a cell or a name that a message quotes
 SHOWN = 8  # names that a message lists
+ROUNDING = 1e-13  # of a mean: a deviation below it is what rounding leaves of a constant
 
 
 @dataclass(frozen=True)

@@ -487,3 +487,15 @@ def test_a_gap_is_named_by_how_many_there_are_and_the_first() -> None:
         Column("a", "number").encoded([1.0, None, None])
     with pytest.raises(DataError, match="column 'a' has 2 infinite values, first in row 1;"):
         numbers(np.array([0, np.inf, -np.inf]), "a")
+
+
+@pytest.mark.parametrize("constant", [0.1, 0.7, -1234.56, 1e9 + 0.3, 0.0])
+def test_a_constant_column_becomes_zero_and_another_value_stays_small(constant: float) -> None:
+    """In float64 the mean of 0.1 three times is not 0.1, and a deviation of 1e-17 would make a new value enormous."""
+    given = pd.DataFrame({"c": [constant] * 30, "x": range(30), "y": [0, 1] * 15, "at": ["a", "b", "b"] * 10})
+    data = from_table(given, "y", "at", test=given)
+    assert float(data.train.x[:, 0].abs().max()) < 1e-4
+    assert float(data.inputs.tensor([{"c": constant + 2.0, "x": 3}])[0, 0]) == pytest.approx(2.0, rel=1e-3)
+    merged = agree({str(name): summarise(rows.drop(columns="at"), "y") for name, rows in given.groupby("at")})
+    assert merged.inputs.std[0] == 1.0
+    assert merged.inputs.std[1] > 5

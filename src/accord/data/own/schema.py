@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from accord.data.columns import Column, Kind, listed, quoted
+from accord.data.columns import ROUNDING, Column, Kind, listed, quoted
 from accord.data.inputs import Inputs
 from accord.data.own.sites import in_order
 from accord.errors import ConfigError, DataError, RunError
@@ -174,7 +174,8 @@ def _merged(name: str, sites: Mapping[str, ColumnSummary]) -> tuple[Column, floa
         raise DataError(f"column {quoted(name)} has no value at any site; leave it out with --features")
     mean = sum(one.known * one.mean for one in sites.values()) / known
     variance = sum(one.known * (one.variance + (one.mean - mean) ** 2) for one in sites.values()) / known
-    return Column(name, "number", fill=mean), mean, variance**0.5 if variance > 0 else 1.0
+    deviation = variance**0.5
+    return Column(name, "number", fill=mean), mean, deviation if deviation > ROUNDING * abs(mean) else 1.0
 
 
 def _is_number(word: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from accord.data.columns import (
+    ROUNDING,
     Column,
     Floats,
     Values,
@@ -126,5 +127,5 @@ def inputs_of(columns: Sequence[Column], train: Rows, normalise: bool) -> Inputs
     values: Floats = matrix(columns, train)
     number = np.concatenate([np.full(column.width, column.kind == "number") for column in columns])
     mean, std = values.mean(axis=0), values.std(axis=0)
-    mean, std = np.where(number, mean, 0.0), np.where(number & (std > 0), std, 1.0)
+    mean, std = np.where(number, mean, 0.0), np.where(number & (std > ROUNDING * np.abs(mean)), std, 1.0)
     return Inputs("table", (width,), tuple(mean.tolist()), tuple(std.tolist()), tuple(columns))
