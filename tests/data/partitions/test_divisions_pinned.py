@@ -670,3 +670,17 @@ def test_an_image_under_a_wide_padding_may_be_black_all_over(monkeypatch: pytest
     seen = CropFlip(2, (-2.0,))(0, np.arange(2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(2, 1, 2, 2))
     assert seen[0, 0].tolist() == [[-2.0, -2.0], [-2.0, -2.0]]
     assert seen[1, 0].tolist() == [[2.0, 1.0], [4.0, 3.0]]
+
+
+def test_a_client_is_full_by_all_its_classes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three classes of four for three clients: the first two take half of each of two classes, and are full then."""
+    asked: list[int] = []
+
+    def draw(concentration: Any, _: Any) -> Any:
+        asked.append(len(concentration))
+        return np.array([0.5, 0.5, 0.0]) if len(concentration) == 3 else np.array([1.0])
+
+    monkeypatch.setattr(dirichlet, "dirichlet_draw", draw)
+    counts = dirichlet.dirichlet_counts(np.array([4, 4, 4]), 3, 0.5, True, np.random.default_rng(0))
+    assert asked == [3, 3, 1]
+    assert counts.tolist() == [[2, 2, 0], [2, 2, 0], [0, 0, 4]]
