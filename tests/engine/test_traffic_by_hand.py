@@ -10,6 +10,7 @@ import torch
 from accord.core.disclosure import Disclosure
 from accord.core.types import Replies, Result
 from accord.engine.traffic import FIRST, JUDGED, LAST, START, Parcel, _Counting, _holds, _Notes, _when
+from accord.filters.changes import STEPS
 
 ROW = torch.tensor([1.0, 2.0])
 TABLE = torch.tensor([[5.0, 6.0], [1.0, 2.0], [3.0, 4.0]])
@@ -59,6 +60,16 @@ def test_what_lay_on_the_wire_is_weighed() -> None:
         notes.up("first", "train", {}, result, carried)
         (parcel,) = notes.parcels({"train": {"model": Disclosure.UPDATE}}, 1)
         assert (parcel.bytes, parcel.direction, parcel.kind) == (size, "up", Disclosure.UPDATE)
+
+
+def test_what_a_filter_sends_along_is_declared_with_its_tree() -> None:
+    """Steps of rounding belong to the tree whose numbers were rounded."""
+    notes = _Notes()
+    carried = {"model": {"w": torch.zeros(1)}, f"{STEPS}model": {"w": ROW}, f"{STEPS}other": {"w": ROW}}
+    notes.up("first", "train", {}, Result({"model": {"w": ROW}}, {}, {}), carried)
+    found = {one.tree: one for one in notes.parcels({"train": {"model": Disclosure.UPDATE}}, 1)}
+    assert (found[f"{STEPS}model"].declared, found[f"{STEPS}model"].kind) == (True, Disclosure.UPDATE)
+    assert not found[f"{STEPS}other"].declared
 
 
 def test_what_the_first_client_gets_and_gives_is_noted() -> None:
