@@ -224,6 +224,11 @@ def _some(words: Sequence[str]) -> str:
     return ", ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")
 
 
+def too_large(name: str) -> str:
+    """Of a column with finite numbers that the float type cannot hold, or whose deviation it cannot."""
+    return f"column {quoted(name)} has numbers too large to compute with: write them in a larger unit"
+
+
 def _missing(name: str, gaps: npt.NDArray[np.bool_]) -> str:
     return (
         f"column {quoted(name)} has {int(gaps.sum())} missing values, first in row {int(np.argmax(gaps))}; fill them "

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from accord.core.tensors import normalised
-from accord.data.columns import Column, Floats, Kind, matrix
+from accord.data.columns import Column, Floats, Kind, matrix, too_large
 from accord.errors import DataError
 
 Form = Literal["image", "array", "tokens", "table"]
@@ -81,7 +81,12 @@ class Inputs:
         found: Floats = matrix(self.columns, raw)
         if self.mean:  # in double precision: years and identity numbers would lose their last digits
             found = (found - np.array(self.mean)) / np.array(self.std)
-        return torch.from_numpy(found).to(torch.get_default_dtype())
+        tensor = torch.from_numpy(found).to(torch.get_default_dtype())
+        lost = torch.nonzero(~torch.isfinite(tensor).all(0))
+        if len(lost):
+            names = [column.name for column in self.columns for _ in range(column.width)]
+            raise DataError(too_large(names[int(lost[0])]))
+        return tensor
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

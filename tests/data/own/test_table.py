@@ -280,6 +280,34 @@ def test_a_site_with_one_sample_trains_and_is_said_to_be_untested() -> None:
     assert (data.train_clients == 0).sum() == 1
 
 
+def test_a_given_test_table_leaves_no_site_untested() -> None:
+    given = frame(hospital=["Lyon"] * 19 + ["Aix"])
+    assert table(given, test=given).note == ""
+
+
+@pytest.mark.parametrize(
+    ("largest", "normalise"), [(1e300, True), (1e39, False)], ids=["no deviation", "no single precision"]
+)
+def test_numbers_beyond_the_float_type_are_refused(largest: float, normalise: bool) -> None:
+    with pytest.raises(DataError, match="column 'age' has numbers too large to compute with: write them in a larger"):
+        table(frame(age=[*AGES[:-1], largest]), normalise=normalise)
+    assert table(frame(age=[*AGES[:-1], 1e38]), normalise=normalise).train.x.isfinite().all()
+
+
+def test_amounts_beyond_the_float_type_are_refused() -> None:
+    with pytest.raises(DataError, match="column 'outcome' has numbers too large to compute with"):
+        table(frame(outcome=[0.5] * 19 + [1e39]))
+
+
+def test_a_row_beyond_the_float_type_is_refused_by_what_was_learnt() -> None:
+    inputs = table().raw
+    assert inputs is not None
+    row = {"age": 1e41, "smokes": True}
+    with pytest.raises(DataError, match="column 'age' has numbers too large"):
+        inputs.tensor(row)
+    assert inputs.tensor(row | {"age": 50.0}).isfinite().all()
+
+
 def test_a_test_table_without_sites_is_nobodys() -> None:
     """Its rows are mixed, so each site is tested on some of its own, and the note says so."""
     data = table(test=frame().drop(columns="hospital"))

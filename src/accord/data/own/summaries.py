@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from accord.data.columns import Column, Values, numbers, quoted
+from accord.data.columns import Column, Values, numbers, too_large
 from accord.data.own.schema import ColumnSummary, Summary
 from accord.data.own.table import Missing, Task, training_rows
 from accord.errors import DataError
@@ -52,5 +52,5 @@ def _summary(column: Column, rows: Mapping[str, Values]) -> ColumnSummary:
     with np.errstate(over="ignore", invalid="ignore"):
         mean, variance = float(known.mean()), float(known.var())
     if not math.isfinite(variance):
-        raise DataError(f"the numbers of column {quoted(column.name)} are too large to be measured; make them smaller")
+        raise DataError(too_large(column.name))
     return ColumnSummary(column.name, column.kind, (), len(known), mean, variance)

@@ -22,6 +22,7 @@ from accord.data.columns import (
     numbers,
     quoted,
     text,
+    too_large,
 )
 from accord.data.inputs import Inputs
 from accord.data.own.sites import in_order
@@ -126,6 +127,10 @@ def inputs_of(columns: Sequence[Column], train: Rows, normalise: bool) -> Inputs
         return Inputs("table", (width,), columns=tuple(columns))
     values: Floats = matrix(columns, train)
     number = np.concatenate([np.full(column.width, column.kind == "number") for column in columns])
-    mean, std = values.mean(axis=0), values.std(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = values.mean(axis=0), values.std(axis=0)
+    if not np.isfinite(std).all():
+        names = [column.name for column in columns for _ in range(column.width)]
+        raise DataError(too_large(names[int(np.argmin(np.isfinite(std)))]))
     mean, std = np.where(number, mean, 0.0), np.where(number & (std > ROUNDING * np.abs(mean)), std, 1.0)
     return Inputs("table", (width,), tuple(mean.tolist()), tuple(std.tolist()), tuple(columns))

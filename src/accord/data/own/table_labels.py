@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accord.data.columns import Values, listed, numbers, quoted, text
+from accord.data.columns import Values, listed, numbers, quoted, text, too_large
 from accord.data.own.sites import in_order
 from accord.data.own.table_columns import kind_of
 from accord.errors import DataError
@@ -43,9 +43,10 @@ def outcomes(parts: Sequence[Values], label: str, task: str, *, alone: bool = Tr
             raise DataError(f"the label {quoted(label)} holds no numbers, which task='regression' needs")
         if alone and np.ptp(found[0]) == 0:
             raise DataError(_constant(label, found[0][0]))
-        return Outcomes(
-            "regression", [torch.from_numpy(part).to(torch.get_default_dtype()) for part in found], (label,)
-        )
+        amounts = [torch.from_numpy(part).to(torch.get_default_dtype()) for part in found]
+        if not all(part.isfinite().all() for part in amounts):
+            raise DataError(too_large(label))
+        return Outcomes("regression", amounts, (label,))
     if not whole:
         raise DataError(f"the label {quoted(label)} has fractions, which are no classes; say task='regression'")
     return _classes(parts, label, kind, task, alone)
