@@ -24,6 +24,7 @@ from accord.algorithms.fedufo import fedufo
 from accord.algorithms.fedufo.consensus import Divergence, GlobalConsensus
 from accord.algorithms.mixup import mixup
 from accord.algorithms.server_optimizers import fedavgm
+from accord.algorithms.vhl import vhl
 from accord.config import load_config
 from accord.core.optim import Adam
 from accord.core.plan import Plan
@@ -53,6 +54,7 @@ def tiny(factory: Any, options: dict[str, Any] | None = None, executor: Any = No
         (("feddecorr: form=fedbr, beta=1",), "examples", feddecorr, {"beta": 1.0, "form": "fedbr"}),
         (("fedntd:tau=2,beta=.5",), "uniform", fedntd, {"beta": 0.5, "tau": 2.0, "weight": "uniform"}),
         (("fedprox: mu=0.3",), "examples", fedprox, {"mu": 0.3}),
+        (("vhl: count=30, space=logits",), "examples", vhl, {"count": 30, "space": "logits"}),
     ],
 )
 def test_one_part_is_its_method_bit_for_bit(
@@ -105,7 +107,7 @@ def test_what_cannot_be_put_together_is_refused() -> None:
 
 
 def test_all_parts_together_train_and_agree_across_executors() -> None:
-    options = {"parts": ("mixup", "fedcm", "feddecorr", "fedntd: beta=0.1", "fedprox")}
+    options = {"parts": ("mixup", "fedcm", "feddecorr", "fedntd: beta=0.1", "fedprox", "vhl: count=30")}
     one = tiny(compose, options).rounds(3)
     many = tiny(compose, options, executor=partial(Processes, workers=2))
     try:
@@ -210,7 +212,7 @@ def test_a_part_that_needs_another_optimizer_is_refused() -> None:
 
 def test_every_part_explains_its_settings() -> None:
     parts = listed_parts()
-    assert set(parts) == {"feddecorr", "fedcm", "fedntd", "fedprox", "mixup"}
+    assert set(parts) == {"feddecorr", "fedcm", "fedntd", "fedprox", "mixup", "vhl"}
     assert "weight" not in parts["mixup"], "how to average is the method's, not the part's"
     for settings in parts.values():
         for setting in settings.values():

@@ -1,4 +1,4 @@
-"""VHL: the contrast by hand and row by row, the virtual set, whole rounds against a plain reference."""
+"""VHL: the contrast by hand and row by row, the virtual set, whole rounds against a plain reference, with Mixup."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from accord.algorithms.compose import compose
 from accord.algorithms.fedavg import fedavg
 from accord.algorithms.vhl import VirtualHomogeneity, supervised_contrast, vhl, virtual_set
 from accord.core.types import Batch, ClientData, Job
@@ -54,6 +55,19 @@ def test_contrast_by_hand(float64: None) -> None:
     assert float(supervised_contrast(rows, torch.tensor([0, 1, 2]), torch.ones(3), 0.5)) == 0.0
 
 
+def test_soft_labels_make_partners_in_part(float64: None) -> None:
+    # Cosines 1 (rows 0 and 1) and 0 by tau = 0.5: of row 0, log q = -near for row 1, -near - 2 for row 2.
+    rows, near = torch.tensor([[2.0, 0.0], [5.0, 0.0], [0.0, 1.0]]), math.log(1 + math.exp(-2))
+    labels = torch.tensor([[1.0, 0.0], [0.25, 0.75], [0.0, 1.0]])  # 0 and 1 share a quarter, 1 and 2 three quarters
+    each = [near, 0.25 * near + 0.75 * (near + 2), math.log(2)]
+    expected = (0.25 * each[0] + each[1] + 0.75 * each[2]) / 2
+    assert float(supervised_contrast(rows, labels, torch.ones(3), 0.5)) == pytest.approx(expected)
+    # The less is shared, the less it pulls: two rows that count a quarter each are half a row, of at least one.
+    labels = torch.tensor([[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.0, 0.0, 1.0]])
+    assert float(supervised_contrast(rows, labels, torch.ones(3), 0.5)) == pytest.approx(0.5 * near)
+    assert float(supervised_contrast(rows, torch.eye(3), torch.ones(3), 0.5)) == 0.0
+
+
 @given(st.integers(2, 8), st.integers(0, 2**31), st.sampled_from([0.07, 0.5, 2.0]))
 @settings(max_examples=20, deadline=None)
 def test_contrast_properties(count: int, seed: int, tau: float) -> None:
@@ -67,6 +81,7 @@ def test_contrast_properties(count: int, seed: int, tau: float) -> None:
     assert found == pytest.approx(float(supervised_contrast(3 * rows, labels, ones, tau)), abs=1e-9)
     padded = torch.cat([rows, rows[:1] + 1]), torch.cat([labels, labels[:1]]), torch.cat([ones, 0 * ones[:1]])
     assert found == pytest.approx(float(supervised_contrast(*padded, tau)), abs=1e-9)
+    assert found == pytest.approx(float(supervised_contrast(rows, F.one_hot(labels, 3).double(), ones, tau)), abs=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 7, 5), (10,), (4, 6)])
@@ -128,9 +143,61 @@ def test_three_rounds_with_partial_participation(space: str, float64: None) -> N
     assert near(run.rounds(3).state["model"], w, 1e-8)
 
 
+def shared(a: Tensor, b: Tensor) -> Tensor:
+    """Of two soft labels."""
+    return sum((a[c] * b[c] for c in range(3)), torch.zeros(()))
+
+
+def soft_supcon(rows: Tensor, labels: Tensor, tau: float) -> Tensor:
+    """Anchor by anchor; each pair of rows by what their labels share."""
+    unit = [r / r.norm().clamp(min=1e-4) for r in rows]
+    total, counted = torch.zeros(()), torch.zeros(())
+    for i, anchor in enumerate(unit):
+        rest = [j for j in range(len(unit)) if j != i]
+        below = sum(torch.exp(anchor @ unit[a] / tau) for a in rest)
+        parts = [shared(labels[i], labels[j]) for j in rest]
+        logs = [torch.log(torch.exp(anchor @ unit[j] / tau) / below) for j in rest]
+        pull = -sum(part * log for part, log in zip(parts, logs, strict=True))
+        total = total + (pull / sum(parts) if sum(parts) > 1 else pull)
+        counted = counted + min(sum(parts), torch.ones(()))
+    return total / max(counted, torch.ones(()))
+
+
+@pytest.mark.parametrize("order", [("mixup: alpha=0.6", "vhl"), ("vhl", "mixup: alpha=0.6")])
+def test_with_mixup_the_mixed_samples_are_contrasted(order: tuple[str, str], float64: None) -> None:
+    own = "vhl: alpha=0.5, contrast=0.8, virtual_contrast=0.3, tau=0.4, count=20, size=6"
+    parts = tuple(own if name == "vhl" else name for name in order)
+    run = tiny(compose, {"parts": parts}, sampler=Given([1]))
+    v, c = virtual_set(run.key.number("virtual"), 20, 3, (1, 8, 8), torch.float64)
+    x, y = samples(run, 1)
+    batches, rng = run.batches(1, "train", 0), run.key.client(1).at("noise.train", 0)
+    picks = rng.random((len(batches), 6)) if order[0] == "vhl" else None
+    shares, keys = rng.beta(0.6, 0.6, len(batches)), rng.random((len(batches), 4))
+    picks = rng.random((len(batches), 6)) if picks is None else picks
+    p = dict(run.state["model"])
+    for rows, share, key, numbers in zip(batches, shares, keys, picks, strict=True):
+        a, i = torch.as_tensor(rows), torch.as_tensor([int(u * 20) for u in numbers])
+        b = a[key[: len(rows)].argsort()]
+
+        def loss(q: Params, a: Tensor = a, b: Tensor = b, i: Tensor = i, lam: float = share) -> Tensor:
+            mixed = lam * x[a] + (1 - lam) * x[b]
+            labels = torch.cat([lam * F.one_hot(y[a], 3) + (1 - lam) * F.one_hot(y[b], 3), F.one_hot(c[i], 3)])
+            real, virtual, out = hidden(q, mixed), hidden(q, v[i]), forward(q, mixed)
+            total = lam * F.cross_entropy(out, y[a]) + (1 - lam) * F.cross_entropy(out, y[b])
+            total = total + 0.5 * F.cross_entropy(forward(q, v[i]), c[i]) + 0.3 * supcon(virtual, c[i], 0.4)
+            return total + 0.8 * soft_supcon(torch.cat([real, virtual.detach()]), labels, 0.4)
+
+        g = gradient(loss, p)
+        p = {n: t - 0.1 * g[n] for n, t in p.items()}
+    assert near(run.rounds(1).state["model"], p, 1e-8)
+
+
 def test_without_weights_it_is_fedavg_bit_for_bit() -> None:
     none = {"alpha": 0.0, "contrast": 0.0, "virtual_contrast": 0.0}
-    assert equal_trees(tiny(vhl, none).rounds(2).state, tiny(fedavg).rounds(2).state)
+    base = tiny(fedavg).rounds(2).state
+    assert equal_trees(tiny(vhl, none).rounds(2).state, base)
+    parts = ("vhl: alpha=0, contrast=0, virtual_contrast=0",)
+    assert equal_trees(tiny(compose, {"parts": parts}).rounds(2).state, base)
 
 
 @pytest.mark.parametrize("only", ["alpha", "contrast", "virtual_contrast"])

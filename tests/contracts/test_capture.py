@@ -32,7 +32,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "feddecorr": [{}, {"form": "fedbr"}],
     "fedmix": [{"means": 3}],
     "naivemix": [{"means": 3}],
-    "compose": [{"parts": ("mixup", "feddecorr", "fedntd", "fedprox")}],
+    "compose": [{"parts": ("mixup", "feddecorr", "fedntd", "fedprox")}, {"parts": ("mixup", "vhl")}],
 }
 VALUES = {"_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "unique", "equal", "is_nonzero"}
 CASES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,8 @@ fus-f5c fus-f5d fus-f6 rane-t1 rane-t2 rane-f3 rane-f4 rane-f5 rane-f6 rane-f7 r
 """
 # Of our own.
 QUESTIONS = """
-br-question br-t1-kept cross mmd-rate own-search rane-batch rane-cap rane-rate ufo-performance ufo-t6-reduced
+br-question br-t1-kept cross mmd-rate own-search rane-batch rane-cap rane-rate ufo-performance ufo-rate
+ufo-t6-reduced
 """
 
 
@@ -115,6 +117,34 @@ def test_fairness_is_read_both_ways_and_the_reasons_hold() -> None:
     assert std < (best - worst) / math.sqrt(20) == pytest.approx(4.472, abs=1e-3)
 
 
+def test_readings_of_a_like_setting_are_replaced_or_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reading(what: str, choice: str) -> str:
+        return f'[[reading]]\nwhat = "{what}"\nchoice = "{choice}"\nwhy = "so"\n'
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / "settings" / f"{name}.toml").write_text(text)
+
+    (tmp_path / "settings").mkdir()
+    monkeypatch.setattr(shelf, "HERE", tmp_path)
+    three = reading("network", "large") + reading("mAP", "of all") + reading("seed", "0")
+    write("a", f'title = "A"\nshort = 1\n{three}')
+    write("b", 'like = "a"\ntitle = "B"\nwithout = ["mAP"]\n[config]\nrounds = 3\n' + reading("network", "small"))
+    write("c", 'like = "b"\n' + reading("mAP", "of one"))
+    write("d", 'like = "b"\nwithout = ["mAP"]\n')
+    found = {name: [(one.what, one.choice) for one in shelf.setting.__wrapped__(name).readings] for name in "bc"}
+    assert found["b"] == [("network", "small"), ("seed", "0")]
+    assert found["c"] == [("network", "small"), ("seed", "0"), ("mAP", "of one")]
+    with pytest.raises(ConfigError, match=r"d\.toml: without = \['mAP'\] is no reading"):
+        shelf.setting.__wrapped__("d")
+
+
+def test_birds_have_no_readings_of_re_identification() -> None:
+    for name in ("ufo-cub", "ufo-cub50"):
+        said = {one.what: one.choice for one in shelf.setting(name).readings}
+        assert not any("re-identification" in what or "identities" in choice for what, choice in said.items())
+    assert "ResNet-18" in said["network and first weights"]
+
+
 def test_printed_numbers_are_read() -> None:
     assert printed("58.51 ± 0.89") == Printed("58.51 ± 0.89", 58.51, 0.89)
     assert printed("64.66 (+5.67)").value == 64.66
@@ -133,3 +163,15 @@ def test_the_text_of_an_experiment_holds_no_result_that_is_not_computed() -> Non
     for one in shelf.experiments():
         outside = re.sub(r"\{[^{}]+\}", "", one.text)
         assert not re.findall(r"\d\d\.\d", outside), one.id
+
+
+def test_what_is_read_as_accuracy_is_a_value_of_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shelf.experiment("br-t1").row("local").accuracy == "local on global"
+    assert shelf.experiment("br-t1").row("fedavg").accuracy == "accuracy"
+    wrong = (shelf.HERE / "experiments" / "br-t1.toml").read_text().replace('"local on global"', '"local on globe"')
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "br-t0.toml").write_text(wrong)
+    (tmp_path / "settings").symlink_to(shelf.HERE / "settings")
+    monkeypatch.setattr(shelf, "HERE", tmp_path)
+    with pytest.raises(ConfigError, match=r"row 'local': accuracy = 'local on globe'.*Did you mean 'local on global'"):
+        shelf.experiment("br-t0")

@@ -59,16 +59,22 @@ def test_figures_are_there_and_small() -> None:
 
 def test_a_page_says_what_was_run_with_what(tmp_path: Path, write: Write) -> None:
     write("fedavg", [0.1, 0.1, 0.5, 0.5], versions={"accord": "0.1.0"})
-    write("scaffold", [0.1, 0.1, 0.6, 0.6])
-    write("scaffold", [0.1, 0.2, 0.6, 0.6], name="repeat")
-    write("fedavg", [0.1, 0.1, 0.5], name="later")  # draws other batches: no repeat of it
+    first = write("scaffold", [0.1, 0.1, 0.6, 0.6])
+    again = write("scaffold", [0.1, 0.2, 0.6, 0.6], name="repeat")
+    write("fedavg", [0.1, 0.1, 0.5], name="later")  # draws other batches: named, not compared
     made = table(tmp_path)
     text = pages.page("fedbr", [made], Records.of([tmp_path / "results"]), {})
     assert "| FEDAVG | 1 | 40 | 60.00±1.00 | 50.00 (−10.00) † |" in text
     assert "| SCAFFOLD | 1 | 40 | 70.00 | 60.00 (−10.00) |" in text
     assert "| 0.1.0 | a GPU |  | 1 | 40 | 8 | - |" in text
-    assert "| tiny/scaffold | 0 | auto, fp32 | 10 to 40 | 2.5 | 10.0 |" in text  # 0, 10, 0 and 0 points apart
-    assert "| tiny/fedavg | 0 | auto, fp32 |" not in text
+    assert "| tiny/scaffold | 0 | auto, fp32 | 10 to 40 | 2.5 | 10.0 | - | - |" in text  # 0, 10, 0 and 0 points apart
+    assert "| tiny/fedavg | 0 | auto, fp32 | 10 to 30 | - | - | - | - |" in text
+    for path, worst, std in ((first, 0.2, 0.04), (again, 0.3, 0.01)):
+        fields = json.loads(path.read_text())
+        fields["evaluations"][-1]["clients"] = {"worst": worst, "std": std}
+        path.write_text(json.dumps(fields))
+    text = pages.page("fedbr", [made], Records.of([tmp_path / "results"]), {})
+    assert "| tiny/scaffold | 0 | auto, fp32 | 10 to 40 | 2.5 | 10.0 | 10.0 | 3.0 |" in text
     assert "Numbers with † are of version 0.1" in text
     assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "!"))) <= 120
 

@@ -13,11 +13,13 @@ import pytest
 from accord.config import to_toml
 from accord.errors import ConfigError, DataError
 from accord.papers import words
+from accord.papers.foreseen import foreseen
 from accord.papers.keeping import record_of
 from accord.papers.numbers import Number
 from accord.papers.printed import NOTHING
 from accord.papers.readings import filled
-from accord.papers.records import Records
+from accord.papers.records import Records, read_record
+from accord.papers.reproduction import reproduce
 from accord.papers.table import Table, order
 from accord.papers.wanted import missing, wanted
 from papers.conftest import Write, table, tiny
@@ -62,11 +64,27 @@ def test_the_order_of_methods(tmp_path: Path, write: Write) -> None:
 
 def test_fewer_rounds_are_better() -> None:
     # As a table hands them over: the sign is turned, so that larger is better.
-    found = order(40, {"own": (-50, -80), "base": (-100, -70)}, "own", "base")
+    found = order(40, {"own": -50, "base": -100}, {"own": {0: -80}, "base": {0: -70}}, "own", "base")
     assert (found.kept, found.pairs) == (0, 1)
     assert found.lead_printed == 50
     assert found.lead_ours == -10
     assert not found.best_ours
+
+
+def test_methods_are_compared_over_the_seeds_both_have(tmp_path: Path, write: Write) -> None:
+    # Seed 1 is easier by 20 points. Over both seeds FedAvg has 60, as much as SCAFFOLD on seed 0 alone.
+    write("fedavg", [0.1, 0.1, 0.5, 0.5], seed=0)
+    write("fedavg", [0.1, 0.1, 0.7, 0.7], seed=1)
+    write("scaffold", [0.1, 0.1, 0.6, 0.6], seed=0)
+    write("fedprox", [0.1, 0.1, 0.65, 0.65], seed=1)
+    made = table(tmp_path)
+    found = made.order(tiny().columns[0])
+    assert found is not None
+    assert found.lead_ours == pytest.approx(10.0)
+    assert (found.pairs, found.kept) == (2, 1), "no seed in common: SCAFFOLD and FedProx; FedProx is behind on seed 1"
+    assert found.best_ours
+    assert filled("{scaffold.last} {fedavg.last} {scaffold.last - fedavg.last}", made) == "60.00 60.00 10.00"
+    assert filled("{scaffold.last - fedprox.last}", made) == "-5.00", "of the numbers that are shown"
 
 
 def test_rows_that_did_not_run_as_long_are_shown_and_not_ordered(tmp_path: Path, write: Write) -> None:
@@ -139,6 +157,16 @@ def test_a_run_that_fails_after_its_last_round_counts_but_for_the_clients_own_mo
     assert Number("personal").of({**record.fields, "evaluations": own, "broke_off": ""}) == pytest.approx(90.0)
 
 
+def test_seconds_a_round_are_those_of_the_device_at_any_round(tmp_path: Path, write: Write) -> None:
+    path = write("fedavg", [0.1, 0.2, 0.3, 0.4])
+    fields = json.loads(path.read_text()) | {"seconds": 80.0, "rounds_done": 40}
+    seconds = Number("seconds a round", unit="plain")
+    assert seconds.of(fields) == 2.0, "on the clock, where nothing else is known"
+    path.write_text(json.dumps(fields | {"gpu_seconds": 20.0}))
+    record = read_record(path)
+    assert seconds.of(record.fields) == seconds.of(record.until(20).fields) == 0.5
+
+
 def test_a_longer_run_is_read_at_the_round_that_is_asked_for(tmp_path: Path, write: Write) -> None:
     write("fedavg", [0.1, 0.2, 0.3, 0.9])
     cell = table(tmp_path, rounds=30).cells["fedavg", "last"]
@@ -183,6 +211,22 @@ def test_what_is_missing_is_said(tmp_path: Path, write: Write) -> None:
     said = words.gaps(table(tmp_path))
     assert "digits, not run: FEDPROX, SCAFFOLD" in said
     assert "digits, cannot be run yet: a part: LATER" in said
+
+
+def test_what_is_left_will_take_what_alike_runs_took(tmp_path: Path, write: Write) -> None:
+    def said() -> str:
+        records = Records.of([tmp_path / "results"])
+        return foreseen(missing(wanted(tiny(40), (0,), "full"), records), records)
+
+    write("fedavg", [0.1, 0.2, 0.3, 0.4], seed=1)
+    assert said() == "", "nobody noted what the device gave it"
+    write("fedavg", [0.1, 0.2, 0.3, 0.4], seed=1, gpu_seconds=400.0)  # 10 s a round
+    write("fedavg", [0.1], seed=2, gpu_seconds=300.0)  # 30
+    assert said() == "About 40 min of a GPU, by what runs in the same federation took.", "three rows of 40 rounds at 20"
+    write("scaffold", [0.1, 0.2], seed=0, gpu_seconds=600.0)  # 30
+    assert said().startswith("About 53 min of a GPU,"), "FedAvg at 20, FedProx at the median of all, 30, SCAFFOLD at 30"
+    lines = reproduce(tiny(40), results=tmp_path / "results", runs=tmp_path, only_show=True).text
+    assert f"seed 0. {said()}" in lines
 
 
 def test_placeholders_of_a_text_are_computed(tmp_path: Path, write: Write) -> None:
@@ -280,12 +324,26 @@ def test_leads_over_a_baseline_by_hand(tmp_path: Path, write: Write) -> None:
 
     in_both("fedavg", [0.1, 0.5, 0.5, 0.5], [0.1, 0.4, 0.4, 0.4])
     in_both("scaffold", [0.1, 0.6, 0.6, 0.6], [0.1, 0.35, 0.35, 0.35])  # +10 and -5
-    in_both("fedprox", [0.1, 0.55], None)  # at round 20: the means of 10 and 20, 0.325 against 0.3
+    in_both("fedprox", [0.1, 0.55, 0.5, 0.52], [0.1, 0.9])  # +1; stopped at round 20, which is no lead
     text = words.leads(Table.of(both, Records.of([tmp_path / "results"]), (0,)))
     assert text.splitlines() == [
         "| method | mean lead over FEDAVG | ahead in | least lead |",
         "| --- | --- | --- | --- |",
         "| SCAFFOLD | +2.50 | 1 of 2 | −5.00 |",
-        "| FEDPROX | +2.50 | 1 of 2, none in 1 | +2.50 |",
+        "| FEDPROX | +1.00 | 1 of 1 (1 not run to the end) | +1.00 |",
     ]
     assert words.leads(Table.of(one, Records.of([tmp_path / "results"]), (0,))) == "", "a paper's own method is its own"
+
+
+def test_a_method_without_a_global_model_is_read_by_another_value(tmp_path: Path, write: Write) -> None:
+    means = [0.2, 0.4, 0.6, 0.5]
+    seen = [{"round": 10 * n + 10, "local_on_global": {"mean": mean}} for n, mean in enumerate(means)]
+    write("fedprox", [], evaluations=seen)
+    cells = table(tmp_path).cells
+    assert cells["fedprox", "last"].ours is None
+    local = replace(tiny(40).row("fedprox"), accuracy="local on global")
+    one = replace(tiny(40), rows=[tiny(40).row("fedavg"), local, tiny(40).row("scaffold")])
+    made = Table.of(one, Records.of([tmp_path / "results"]), (0,))
+    assert made.cells["fedprox", "last"].ours.mean == pytest.approx(55.0)  # type: ignore[union-attr]
+    assert made.cells["fedprox", "to50"].ours.mean == 30  # type: ignore[union-attr]
+    assert filled("{fedprox.last.at 20} {fedprox.last.to 50}", made) == "40.0 30"

@@ -8,7 +8,7 @@
 
 The name may be left out: `accord run --set 'algorithm.parts=["mixup", "feddecorr"]'`.
 
-Each part brings what it has as a method of its own (see the cards of mixup, fedcm, feddecorr, fedntd,
+Each part brings what it has as a method of its own (see the cards of mixup, vhl, fedcm, feddecorr, fedntd,
 fedprox): its loss term, its gradient rule, what it sends and what the server keeps. Loss terms are added,
 hooks run in the listed order. Without parts it is FedAvg. Refused: a part listed twice, two parts that both
 replace the gradient rule, and parts that do not fit the local optimizer.

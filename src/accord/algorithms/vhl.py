@@ -18,6 +18,9 @@ untrained StyleGAN-v2: smooth patterns that differ by class, standardised. Virtu
 0..C-1, as in FedBR's code, not C extra ones, so that the model needs no larger head.
 Choices: virtual samples run in a pass of their own, with batch norm's statistics of their own, and the running
 statistics are those of real samples. Rows without a partner do not count. With all three weights 0 it is FedAvg.
+Where another part mixes samples (Mixup), two rows are partners by what their labels share, y_i y_j instead of 1 or 0,
+and a row counts by the sum of these, at most as 1. FedBR's code mixes the batch of CE(x, y) alone and contrasts the
+batch as it was.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from accord.errors import DataError
 from accord.models.around.heads import SHORTEST
 from accord.parts.lookup import in_chunks
 from accord.parts.mlp import mlp
-from accord.parts.samples import share_of
+from accord.parts.samples import share_of, soft_labels
 
 CHANNELS, SIDE, LAYERS = 16, 4, 3  # of the latents, and how often they are doubled
 SPREAD = 0.5  # of latents around their class's centre
@@ -91,15 +94,18 @@ def _vectors(rng: np.random.Generator, latents: Tensor, shape: tuple[int, ...]) 
 
 
 def supervised_contrast(rows: Tensor, labels: Tensor, weight: Tensor, tau: float) -> Tensor:
-    """Supervised contrastive loss (Khosla et al. 2020) of the rows that count; those without a partner do not."""
+    """Supervised contrastive loss (Khosla et al. 2020) of the rows that count; those without a partner do not.
+
+    Labels are classes [B], or soft ones [B, C], by which rows are partners in part.
+    """
     unit = functional.normalize(rows, dim=1, eps=SHORTEST)
     alike = unit @ unit.mT / tau
     others = weight.expand(len(rows), -1) * (1 - torch.eye(len(rows), dtype=weight.dtype, device=weight.device))
     logs = alike - alike.masked_fill(others == 0, -torch.inf).logsumexp(1, keepdim=True)
-    partners = others * (labels.unsqueeze(1) == labels)
+    partners = others * (labels.unsqueeze(1) == labels if labels.dim() == 1 else labels @ labels.mT)
     count = partners.sum(1)
-    each = -(partners * logs).sum(1) / count.clamp(min=1)
-    anchors = weight * (count > 0)
+    each = -(partners * logs).sum(1) / torch.where(count > 0, count, 1.0)
+    anchors = weight * count.clamp(max=1)
     return (each * anchors).sum() / anchors.sum().clamp(min=1)
 
 
@@ -152,7 +158,8 @@ class VirtualHomogeneity(fl.Part):
             terms.append(self.alpha * functional.cross_entropy(out.logits, y))
         if self.contrast:
             both = torch.cat([self._compared(view.out), virtual.detach()])
-            labels, weight = torch.cat([batch.y, y]), torch.cat([batch.weight, ones])
+            named = y if batch.y.dim() == 1 else soft_labels(y, batch.y.shape[1], batch.y)
+            labels, weight = torch.cat([batch.y, named]), torch.cat([batch.weight, ones])
             terms.append(self.contrast * supervised_contrast(both, labels, weight, self.tau))
         if self.virtual_contrast:
             terms.append(self.virtual_contrast * supervised_contrast(virtual, y, ones, self.tau))
@@ -162,7 +169,7 @@ class VirtualHomogeneity(fl.Part):
         return out.features if self.space == "features" else out.logits
 
 
-@fl.method("data")
+@fl.method("data", part=("alpha", "contrast", "virtual_contrast", "tau", "count", "size", "space"))
 def vhl(
     setup: fl.Setup,
     *,
@@ -181,6 +188,6 @@ def vhl(
             "raise algorithm.count"
         )
     if alpha == contrast == virtual_contrast == 0:
-        return fl.averaging(setup)
+        return fl.averaging(setup, fl.Part())  # one that does nothing
     part = VirtualHomogeneity(alpha, contrast, virtual_contrast, tau, count, size, space)
     return fl.averaging(setup, part)

@@ -79,10 +79,10 @@ def _list_experiments(as_json: bool) -> None:
         typer.echo(json.dumps([asdict(line) for line in lines], indent=2))
         return
     table = Table(title=EXPERIMENTS, title_justify="left")
-    for column in ("id", "paper", "what", "rows", "with results"):
-        table.add_column(column, justify="right" if column in ("rows", "with results") else "left")
+    for column in ("id", "paper", "what", "runs", "begun"):
+        table.add_column(column, justify="right" if column in ("runs", "begun") else "left")
     for line in lines:
-        table.add_row(line.id, line.paper, Text(f"{line.title}: {line.what}"), str(line.rows), str(line.with_results))
+        table.add_row(line.id, line.paper, Text(f"{line.title}: {line.what}"), str(line.runs), str(line.begun))
     wide_console().print(table)
 
 

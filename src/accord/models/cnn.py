@@ -25,7 +25,7 @@ from accord.settings import PROPER_FRACTION
 def mcmahan_cnn(
     input_shape: Shape,
     num_classes: int,
-    dropout: Annotated[float, PROPER_FRACTION, "dropout before the head (0.2 in the code of FedMMD)"] = 0.0,
+    dropout: Annotated[float, PROPER_FRACTION, "dropout before the head (0.2 in the code of FedFusion)"] = 0.0,
 ) -> Network:
     """MNIST CNN of McMahan et al. (2017), also FedMMD's and FedFusion's: 32 and 64 filters, 512 features.
 

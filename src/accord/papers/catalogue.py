@@ -1,4 +1,4 @@
-"""All experiments in short: what they are, and how many of their rows have results."""
+"""All experiments in short: what they are, and how many of their runs were begun."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Line:
     paper: str
     title: str
     what: str
-    rows: int
-    with_results: int
+    runs: int  # rows in federations
+    begun: int
 
 
 def overview(results: Path | str = RESULTS) -> list[Line]:
@@ -29,6 +29,6 @@ def overview(results: Path | str = RESULTS) -> list[Line]:
     lines = []
     for one in shelf.experiments():
         table = Table.of(one, records, seeds_of(records))
-        known = {row for (row, _), cell in table.cells.items() if cell.all}
-        lines.append(Line(one.id, one.paper, one.title, one.what, len(one.rows), len(known)))
+        begun, runs = table.runs
+        lines.append(Line(one.id, one.paper, one.title, one.what, runs, begun))
     return lines

@@ -81,6 +81,7 @@ class Row:
     smoke: Sequence[str] = ()
     needs: str = ""
     x: float | None = None  # where it lies on the axis, if the rows are the sweep
+    accuracy: str = "accuracy"  # the value that is read as its accuracy: a method may have no global model
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A column names it: `accuracy`, `client best`, `client worst`, `client mean`, `cl
 global`, `map`, `retrieval` or `retrieval std` (mAP of queries in a gallery), each `over` the `last N` evaluations
 (their mean), the `top N` of them, or the `best` one; `steady client best`, `worst` and `std`, over clients of each
 one's mean over the last ten evaluations; `rounds to T`; `parameters` (millions a client is sent in a round); `seconds
-a round`; `newcomer epochs`.
+a round` (of the device); `newcomer epochs`.
 """
 
 from __future__ import annotations
@@ -126,8 +126,9 @@ def _parameters(record: Record) -> float | None:
 
 
 def _seconds(record: Record) -> float | None:
+    """Of the device, where runs shared one and that was noted; otherwise on the clock."""
     done = record.get("rounds_done")
-    return record["seconds"] / done if done else None
+    return (record.get("gpu_seconds") or record["seconds"]) / done if done else None
 
 
 def _newcomer(record: Record) -> float | None:

@@ -85,8 +85,9 @@ def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[s
         f"# {shelf.PAPERS[paper]}",
         wrapped(
             "Written by `accord reproduce --pages` from the records in `results/`, the settings in "
-            "`src/accord/papers/settings/` and the experiments in `src/accord/papers/experiments/`; no number on this "
-            "page is typed. Test data; every run that was made is in a table or named below it."
+            "`src/accord/papers/settings/` and the experiments in `src/accord/papers/experiments/`; what was measured "
+            "here is filled in, never typed. Test data, unless an experiment says validation data. Every run that was "
+            "made is in a table or named below it."
         ),
         wrapped(words.LEGEND),
     ]
@@ -191,7 +192,8 @@ def made_with(records: Iterable[Record]) -> str:
     for (version, where, note), known in sorted(groups.items()):
         rounds, seconds = sum(record.rounds_done for record in known), sum(record.seconds for record in known)
         share = sum(record.device_seconds for record in known)
-        numbers = f"{len(known)} | {rounds} | {seconds:.0f} | {f'{share:.0f}' if share else '-'}"
+        times = " | ".join(f"{time:.0f}" if time else "-" for time in (seconds, share))
+        numbers = f"{len(known)} | {rounds} | {times}"
         lines.append(f"| {version} | {where} | {note} | {numbers} |")
     said = [CLOCK, *([EARLIER] if any(version.startswith(OLD) for version, _, _ in groups) else [])]
     return "\n\n".join(["\n".join(lines), *map(wrapped, said)])
@@ -211,7 +213,7 @@ def index(tables: Sequence[Table]) -> str:
         any_results = any(map(enough, known))
         parts.append(f"## {f'[{title}]({paper}.md)' if any_results else title}")
         lines = [
-            "| id | what | rows with results | lead of the own method over its baseline, ours (paper) |",
+            "| id | what | runs begun | lead of the own method over its baseline, ours (paper) |",
             "|---|---|---|---|",
         ]
         lines += [_line(table) for table in known]
@@ -231,21 +233,14 @@ OTHERS = {
 
 def _line(table: Table) -> str:
     one: Experiment = table.experiment
-    done = len({row for (row, _), cell in table.cells.items() if cell.all})
     leads = []
     for column in table.columns:
         order = table.order(column)
         if order is not None and order.lead_ours is not None and order.lead_printed is not None:
             ours, theirs = (words.signed(column, lead) for lead in (order.lead_ours, order.lead_printed))
             leads.append(f"{column.group}, {column.title}: {ours} ({theirs})")
-    return f"| `{one.id}` | {one.title}, {one.what} | {done} of {len(one.rows)} | {'; '.join(leads)} |"
-
-
-def _left(table: Table) -> str:
-    one = table.experiment
-    done = len({row for (row, _), cell in table.cells.items() if cell.all})
-    some = f"; {done} of {len(one.rows)} rows" if done else ""
-    return f"- `{one.id}`: {one.title}, {one.what}{_why(table)}{some}"
+    done, all_of_them = table.runs
+    return f"| `{one.id}` | {one.title}, {one.what} | {done} of {all_of_them} | {'; '.join(leads)} |"
 
 
 def _why(table: Table) -> str:

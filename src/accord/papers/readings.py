@@ -3,7 +3,8 @@
 `{fedavg.cifar10}` is our number of a row in a column, `{fedavg.cifar10.paper}` the printed one; instead of `paper` also
 `std`, `rounds` (how far it ran), `seconds`, `seeds`, `at 130` (accuracy at a round, in percent) and `to 50` (the first
 round with that accuracy, in percent), the last two also of runs that diverged later. Two of them may be joined:
-`{fedbr.cifar10 - fedavg.cifar10}`, or with `/`.
+`{fedbr.cifar10 - fedavg.cifar10}`, or with `/`. The difference of two rows of a column is taken over the seeds both
+have, as leads are.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from accord.errors import ConfigError
 from accord.measures.accuracy import rounds_to
 from accord.papers.experiment import Column
-from accord.papers.table import Cell, Table
+from accord.papers.table import Cell, Table, ahead, by_seed
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
 UNKNOWN = "(no number yet)"
@@ -32,14 +34,34 @@ def _value(expression: str, table: Table) -> str:
     for sign in (" - ", " / "):
         if sign in expression:
             left, right = (_term(part, table) for part in expression.split(sign))
-            if left[0] is None or right[0] is None or (sign == " / " and right[0] == 0):
+            if left.value is None or right.value is None or (sign == " / " and right.value == 0):
                 return UNKNOWN
-            return left[1](left[0] - right[0]) if sign == " - " else f"{left[0] / right[0]:.1f}"
-    value, write = _term(expression, table)
-    return UNKNOWN if value is None else write(value)
+            if sign == " / ":
+                return f"{left.value / right.value:.1f}"
+            lead = _paired(left, right)
+            return left.write(left.value - right.value if lead is None else lead)
+    one = _term(expression, table)
+    return UNKNOWN if one.value is None else one.write(one.value)
 
 
-def _term(text: str, table: Table) -> tuple[float | None, Callable[[float], str]]:
+class _Term(NamedTuple):
+    """One number of a table that a text asks for."""
+
+    cell: Cell
+    column: Column
+    kind: str
+    value: float | None
+    write: Callable[[float], str]
+
+
+def _paired(left: _Term, right: _Term) -> float | None:
+    """The lead of one row over another in a column, over the seeds both have, where both ran equally far."""
+    if left.kind or right.kind or left.column is not right.column or left.cell.rounds != right.cell.rounds:
+        return None
+    return ahead(*(by_seed(one.column, one.cell.records, one.cell.rounds) for one in (left, right)))
+
+
+def _term(text: str, table: Table) -> _Term:
     text = text.strip()
     row = _first(text, [one.name for one in table.experiment.rows])
     rest = text[len(row) + 1 :]
@@ -49,7 +71,7 @@ def _term(text: str, table: Table) -> tuple[float | None, Callable[[float], str]
     kind, _, argument = rest[len(column.key) + 1 :].partition(" ") if column is not None else ("?", "", "")
     if column is None or cell is None or kind not in READINGS:
         raise ConfigError(f"{table.experiment.id}: its text asks for {{{text}}}, which is no number of its table")
-    return READINGS[kind](cell, argument), _writer(kind, column)
+    return _Term(cell, column, kind, READINGS[kind](cell, argument), _writer(kind, column))
 
 
 def _first(text: str, names: Sequence[str]) -> str:

@@ -118,7 +118,7 @@ class Record:
         cut = {name: value for name, value in self.fields.items() if name not in ("summary", "broke_off")}
         share = seen[-1]["round"] / self.rounds_done
         costs = {"seconds": share * self.seconds, "gpu_seconds": share * self.device_seconds}
-        return Record(self.path, {**cut, **costs, "evaluations": seen})
+        return Record(self.path, {**cut, **costs, "rounds_done": seen[-1]["round"], "evaluations": seen})
 
     def complete(self, rounds: int) -> bool:
         """Whether nothing of it is left to do."""

@@ -13,6 +13,7 @@ from accord.papers import shelf, words
 from accord.papers.asked import Asked
 from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
 from accord.papers.experiment import Experiment, Scale
+from accord.papers.foreseen import foreseen
 from accord.papers.keeping import hardware, record_of, write_record
 from accord.papers.records import Record, Records, question, read_record
 from accord.papers.table import Table
@@ -29,6 +30,7 @@ class Reproduction:
 
     table: Table
     missing: Sequence[str]  # labels of the runs that are still to do
+    foreseen: str = ""  # what these will take
     failed: dict[str, str] = field(default_factory=dict)  # those that broke now, and why
     folders: Sequence[Path] = ()  # of its runs that came to their end here
 
@@ -41,7 +43,7 @@ class Reproduction:
             parts.append("A smoke test: tiny runs on a few digits, so that the numbers mean nothing.")
         parts += ["\n".join(words.orders(self.table)), words.leads(self.table)]
         if self.missing:
-            parts.append(f"Still to run ({len(self.missing)}): {'; '.join(self.missing)}.")
+            parts.append(f"Still to run ({len(self.missing)}): {'; '.join(self.missing)}. {self.foreseen}".rstrip())
         parts.append("\n".join(line for line in words.gaps(self.table) if "cannot be run yet" in line))
         parts += [f"failed: {label}: {why}" for label, why in self.failed.items()]
         return "\n\n".join(part for part in parts if part)
@@ -150,9 +152,11 @@ def _outcome(
     table: Table, asked: Sequence[Wanted], records: Records, runs: Path, failed: Mapping[Path, str]
 ) -> Reproduction:
     folders = {one.entry(runs).folder: one.label for one in asked}
+    left = missing(asked, records)
     return Reproduction(
         table,
-        [one.label for one in missing(asked, records)],
+        [one.label for one in left],
+        foreseen(left, records) if table.scale != "smoke" else "",
         {label: failed[folder] for folder, label in folders.items() if folder in failed},
         [folder for folder in folders if (folder / "summary.json").is_file()],
     )

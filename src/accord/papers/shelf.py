@@ -13,7 +13,7 @@ from accord.config import RunConfig
 from accord.config.load import read_toml
 from accord.errors import ConfigError, nearest
 from accord.papers.experiment import Column, Experiment, Place, Reading, Row, Setting, merged
-from accord.papers.numbers import Number
+from accord.papers.numbers import VALUES, Number
 from accord.papers.printed import NOTHING, Printed, printed
 
 HERE = Path(str(files("accord.papers")))
@@ -21,12 +21,12 @@ SECTIONS = frozenset(item.name for item in fields(RunConfig))  # what a row or c
 
 # Titles of the papers, in the order they are shown in.
 PAPERS = {
-    "fedufo": "FedUFO: unified group fairness on federated learning (2021)",
-    "report": "The report on FedUFO (2022)",
+    "fedufo": "FedUFO: unified feature learning and optimization objective alignment (ICCV 2021)",
+    "report": "The report on reproducing FedUFO (Biswas and Oschatz)",
     "fedbr": "FedBR: local learning bias reduction (ICML 2023)",
     "fedmmd": "FedMMD: two-stream federated learning (2018, 2019)",
     "fedfusion": "FedFusion: feature fusion (2019)",
-    "fedrane": "FedRANE: relational augmentation and Nash equilibrium (2024)",
+    "fedrane": "FedRANE: local relational augmentation and global Nash equilibrium (2023)",
     "beyond": "Beyond the papers: their methods in one another's settings, and a recipe of our own",
 }
 # What ids begin with, in the order they are shown in, and whose they are.
@@ -92,12 +92,20 @@ def setting(name: str) -> Setting:
 
 
 def _setting(name: str) -> dict[str, Any]:
-    """The file's content, laid over that of the one it is like; readings of the same thing replace one another."""
+    """The file's content, laid over that of the one it is like.
+
+    Readings of the same thing replace one another; those it does `without` are left out.
+    """
     given = dict(read_toml(HERE / "settings" / f"{name}.toml"))
     if "like" not in given:
         return given
     base = _setting(given.pop("like"))
-    readings = {one["what"]: one for one in [*base.get("reading", []), *given.get("reading", [])]}
+    known, without = {one["what"]: one for one in base.get("reading", [])}, given.pop("without", [])
+    for what in without:
+        if what not in known:
+            raise ConfigError(f"{name}.toml: without = [{what!r}] is no reading of the setting it is like")
+    kept = {what: one for what, one in known.items() if what not in without}
+    readings = kept | {one["what"]: one for one in given.get("reading", [])}
     return merged(base, given, {"reading": list(readings.values())})
 
 
@@ -127,6 +135,9 @@ def _row(given: Mapping[str, Any], columns: Sequence[Column], id: str) -> Row:
     numbers: dict[str, Printed] = {column.key: NOTHING for column in columns}
     if texts is not None:
         numbers = {column.key: printed(text) for column, text in zip(columns, texts, strict=True)}
+    if own.get("accuracy", "accuracy") not in VALUES:
+        allowed = f"{nearest(own['accuracy'], VALUES)} Allowed: {', '.join(VALUES)}."
+        raise ConfigError(f"{id}.toml, row {own['name']!r}: accuracy = {own['accuracy']!r} is unknown.{allowed}")
     try:
         return Row(config=config, printed=numbers, only=frozenset(own.pop("only", ())), **own)
     except TypeError as error:

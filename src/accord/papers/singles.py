@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from statistics import fmean
 
+from accord.papers.numbers import VALUES, found
 from accord.papers.records import Record, Records
 from accord.papers.table import Table
 
 SAID = """\
 They differ in rounding alone, some also in the version of Accord. Tables show the one that went furthest, of those the
-newer one."""
+newer one. Means over the rounds both evaluated, in points: what no difference between methods should be smaller than.
+Version 0.1 drew other batches: what a newer run stands for is named and not compared."""
 _WHERE = re.compile(r"training diverged in round (\d+)(?: on client (\d+))?")
 
 
@@ -48,27 +51,28 @@ def broken(tables: Sequence[Table], records: Records) -> list[str]:
 
 
 def repeats(tables: Sequence[Table], records: Records) -> list[str]:
-    """How far equal runs are apart: what no difference between methods should be smaller than."""
+    """How far equal runs are apart."""
     lines = []
     for known in _families(tables, records):
         for first, second in combinations(known, 2):
-            gaps = apart(first, second) if first.old == second.old else {}
+            gaps = apart(first, second, "accuracy")
             if gaps:
-                mean, largest = sum(gaps.values()) / len(gaps), max(gaps.values())
                 hows = " / ".join(dict.fromkeys((_how(first), _how(second))))
                 where = f"{_name(first)} | {first.seed} | {hows} | {min(gaps)} to {max(gaps)}"
-                lines.append(f"| {where} | {mean:.1f} | {largest:.1f} |")
-    head = [
-        "| run | seed | clients trained | rounds | points of accuracy apart, mean | largest |",
-        "|---|---|---|---|---|---|",
-    ]
-    return [SAID, "\n".join([*head, *sorted(lines)])] if lines else []
+                cells = [f"{fmean(gaps.values()):.1f}", f"{max(gaps.values()):.1f}"]
+                for metric in ("client worst", "client std"):
+                    spread = apart(first, second, metric)
+                    cells.append(f"{fmean(spread.values()):.1f}" if spread else "-")
+                lines.append(f"| {where} | {' | '.join(cells if first.old == second.old else ['-'] * 4)} |")
+    head = ["run", "seed", "clients trained", "rounds", "accuracy", "its largest", "worst client", "std over clients"]
+    return [SAID, "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *sorted(lines)])] if lines else []
 
 
-def apart(first: Record, second: Record) -> dict[int, float]:
-    """Points of accuracy between two runs, at the rounds both evaluated."""
+def apart(first: Record, second: Record, metric: str) -> dict[int, float]:
+    """Points between two runs, at the rounds both evaluated."""
+    path, _ = VALUES[metric]
     one, other = (
-        {e["round"]: e["accuracy"] for e in record.fields["evaluations"] if e.get("accuracy") is not None}
+        {e["round"]: value for e in record.fields["evaluations"] if (value := found(e, path)) is not None}
         for record in (first, second)
     )
     return {round: 100 * abs(one[round] - other[round]) for round in one.keys() & other.keys()}

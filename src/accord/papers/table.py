@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from statistics import fmean
 
+from accord.papers import numbers
 from accord.papers.experiment import Column, Experiment, Place, Row, Scale
 from accord.papers.printed import Printed
 from accord.papers.records import Record, Records
@@ -41,11 +43,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Order:
-    """Whether the methods stand in the paper's order in a column, at a round that all of them reached."""
+    """Whether the methods stand in the paper's order in a column, at a round that all of them reached.
+
+    Two of them are compared over the seeds both have: seeds differ by more than methods do.
+    """
 
     at: int
     compared: int  # rows with both numbers
-    pairs: int  # of rows that differ in the paper
+    pairs: int  # of rows that differ in the paper and have a seed in common
     kept: int  # of these, in the same order here
     best_printed: bool  # the paper's own method leads there
     best_ours: bool  # and here
@@ -93,6 +98,13 @@ class Table:
         """Whether anything was run of a column."""
         return any(cell.all for cell in self.of_column(column).values())
 
+    @property
+    def runs(self) -> tuple[int, int]:
+        """How many of its rows were run in how many of its federations, whether to the end or not; and all of these."""
+        place = {column.key: column.place.name for column in self.columns}
+        done = {(row, place[key]) for (row, key), cell in self.cells.items() if cell.all}
+        return len(done), len({(row, place[key]) for row, key in self.cells})
+
     def rounds(self, column: Column) -> int:
         """How far the furthest rows of a column came."""
         return max((cell.rounds for cell in self.of_column(column).values()), default=0)
@@ -107,23 +119,42 @@ class Table:
     def order(self, column: Column) -> Order | None:
         """None where no two rows can be compared."""
         at, sign = self.common(column), 1 if column.number.better == "higher" else -1
-        both = {}
+        printed, ours = {}, {}
         for row, cell in self.of_column(column).items():
-            ours = estimate(column.number.of(r.until(at).fields) for r in cell.all if r.rounds_done >= at)
-            if ours is not None and cell.printed.value is not None:
-                both[row] = (sign * cell.printed.value, sign * ours.mean)
-        return order(at, both, self.experiment.own, self.experiment.baseline) if len(both) > 1 else None
+            values = by_seed(column, cell.all, at)
+            if values and cell.printed.value is not None:
+                printed[row] = sign * cell.printed.value
+                ours[row] = {seed: sign * value for seed, value in values.items()}
+        return order(at, printed, ours, self.experiment.own, self.experiment.baseline) if len(ours) > 1 else None
 
 
-def order(at: int, both: Mapping[str, tuple[float, float]], own: str, baseline: str) -> Order:
-    """By row the printed number and ours, larger is better."""
-    pairs = [(a, b) for a, b in combinations(both.values(), 2) if a[0] != b[0]]
-    kept = sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in pairs)
+def by_seed(column: Column, records: Iterable[Record], at: int) -> dict[int, float]:
+    """A column's number of each seed that got to a round, read there; not where it has none."""
+    found = {record.seed: column.number.of(record.until(at).fields) for record in records if record.rounds_done >= at}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def ahead(first: Mapping[int, float], second: Mapping[int, float]) -> float | None:
+    """By how much on average, over the seeds both have."""
+    common = first.keys() & second.keys()
+    return fmean(first[seed] - second[seed] for seed in common) if common else None
+
+
+def order(
+    at: int, printed: Mapping[str, float], ours: Mapping[str, Mapping[int, float]], own: str, baseline: str
+) -> Order:
+    """By row the printed number, and ours by seed; larger is better."""
+    gaps = [(printed[a] - printed[b], ahead(ours[a], ours[b])) for a, b in combinations(ours, 2)]
+    pairs = [(theirs, here) for theirs, here in gaps if theirs != 0 and here is not None]
+    kept = sum(theirs * here > 0 for theirs, here in pairs)
     leads: list[float | None] = [None, None]
-    if own in both and baseline in both and own != baseline:
-        leads = [both[own][i] - both[baseline][i] for i in (0, 1)]
-    best = [own in both and both[own][i] == max(pair[i] for pair in both.values()) for i in (0, 1)]
-    return Order(at, len(both), len(pairs), kept, best[0], best[1], leads[0], leads[1])
+    if own in ours and baseline in ours and own != baseline:
+        leads = [printed[own] - printed[baseline], ahead(ours[own], ours[baseline])]
+    best = [False, False]
+    if own in ours:
+        over = [ahead(ours[own], others) for others in ours.values()]
+        best = [printed[own] == max(printed.values()), all(lead is None or lead >= 0 for lead in over)]
+    return Order(at, len(ours), len(pairs), kept, best[0], best[1], leads[0], leads[1])
 
 
 def cell(row: Row, column: Column, records: Sequence[Record]) -> Cell:
@@ -155,5 +186,14 @@ def _records(
         if record is not None and (
             not experiment.like or record.shows(config)
         ):  # another view must have been looked at
-            found.append(record.until(config.rounds))
+            found.append(read_as(row.accuracy, record.until(config.rounds)))
     return found
+
+
+def read_as(accuracy: str, record: Record) -> Record:
+    """The run with another value of its evaluations in the place of its accuracy; itself where it is that."""
+    if accuracy == "accuracy":
+        return record
+    path, _ = numbers.VALUES[accuracy]
+    seen = [{**one, "accuracy": numbers.found(one, path)} for one in record.fields["evaluations"]]
+    return Record(record.path, {**record.fields, "evaluations": seen})

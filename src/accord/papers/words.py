@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 
 from accord.papers.experiment import Column, Place, Row
-from accord.papers.table import Cell, Table
-from accord.report.tables import estimate
+from accord.papers.table import Cell, Table, ahead, by_seed
 
 LEGEND = (
     "Paper: as printed. Ours: mean ± sample deviation over the seeds that went furthest, in brackets the difference to "
     "the paper; a number in square brackets is the round it was read at, where other rows of the column went further. "
-    "Methods are put in order at the last round that both the paper's own and its baseline reached; a lead is positive "
-    "where a method is better."
+    "Methods are put in order at the last round that both the paper's own and its baseline reached, each two over the "
+    "seeds both have; a lead is positive where a method is better."
 )
 
 
@@ -94,7 +93,7 @@ def orders(table: Table) -> list[str]:
 def leads(table: Table) -> str:
     """Of tables that no paper has: by row, how far it leads its baseline on average, where, and where least.
 
-    Columns are read at a round that both reached; a run that diverged leads nowhere.
+    A run counts where it came as far as the baseline's; one that stopped early or diverged leads nowhere.
     """
     one = table.experiment
     found: dict[str, list[float | None]] = {}
@@ -108,9 +107,9 @@ def leads(table: Table) -> str:
     for name, values in sorted(found.items(), key=lambda item: (None in item[1], -_mean(item[1]))):
         known = [value for value in values if value is not None]
         cells = [signed(columns[0], value) for value in ([_mean(known), min(known)] if known else [])] or ["-", "-"]
-        lost = f", none in {len(columns) - len(known)}" if len(known) < len(columns) else ""
-        ahead = f"{sum(value > 0 for value in known)} of {len(columns)}{lost}"
-        lines.append([one.row(name).title, cells[0], ahead, cells[1]])
+        lost = f" ({len(columns) - len(known)} not run to the end)" if len(known) < len(columns) else ""
+        where = f"{sum(value > 0 for value in known)} of {len(known)}{lost}"
+        lines.append([one.row(name).title, cells[0], where, cells[1]])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) if found else ""
 
 
@@ -120,15 +119,12 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def _lead(table: Table, row: Row, column: Column) -> float | None:
-    """In points of the column; None where a run is missing or diverged."""
+    """In points of the column; None where a run is missing, did not come as far, or diverged."""
     ours, base = table.cells.get((row.name, column.key)), table.cells[table.experiment.baseline, column.key]
-    if ours is None or ours.ours is None:
+    if ours is None:
         return None
-    at = min(ours.rounds, base.rounds)
-    means = [estimate(column.number.of(r.until(at).fields) for r in cell.records) for cell in (ours, base)]
-    if means[0] is None or means[1] is None:
-        return None
-    return (1 if column.number.better == "higher" else -1) * (means[0].mean - means[1].mean)
+    lead = ahead(*(by_seed(column, cell.records, base.rounds) for cell in (ours, base)))
+    return lead if lead is None or column.number.better == "higher" else -lead
 
 
 def signed(column: Column, lead: float) -> str:
