@@ -93,7 +93,8 @@ def orders(table: Table) -> list[str]:
 def leads(table: Table) -> str:
     """Of tables that no paper has: by row, how far it leads its baseline on average, where, and where least.
 
-    A run counts where it came as far as the baseline's; one that stopped early or diverged leads nowhere.
+    A run counts where it came as far as the baseline's; one that stopped early or diverged leads nowhere. Rows that
+    count in more columns come first: means over different columns are no order.
     """
     one = table.experiment
     found: dict[str, list[float | None]] = {}
@@ -104,7 +105,7 @@ def leads(table: Table) -> str:
         if row.name != one.baseline and any(table.cells[row.name, c.key].all for c in columns):
             found[row.name] = [_lead(table, row, column) for column in columns]
     lines = [["method", f"mean lead over {one.row(one.baseline).title}", "ahead in", "least lead"], ["---"] * 4]
-    for name, values in sorted(found.items(), key=lambda item: (None in item[1], -_mean(item[1]))):
+    for name, values in sorted(found.items(), key=lambda item: (item[1].count(None), -_mean(item[1]))):
         known = [value for value in values if value is not None]
         cells = [signed(columns[0], value) for value in ([_mean(known), min(known)] if known else [])] or ["-", "-"]
         lost = f" ({len(columns) - len(known)} not run to the end)" if len(known) < len(columns) else ""
