@@ -96,7 +96,8 @@ def test_numbers_are_the_papers(id: str, row: str, column: str, text: str) -> No
 
 def test_fairness_is_read_both_ways_and_the_reasons_hold() -> None:
     tables = [shelf.experiment(id) for id in ("ufo-t2", "ufo-t4")]
-    rows = [row.printed for one in tables for row in one.rows]
+    every = [row.printed for one in tables for row in one.rows]
+    rows = [numbers for numbers in every if numbers["mnist-w"].value is not None]  # not those that are ours
     for numbers in rows:  # the same printed number beside both
         for key in (f"{place}-{kind}" for place in ("mnist", "cifar10") for kind in ("b", "w", "std")):
             assert numbers[key.replace("-", "-steady-")] == numbers[key]
