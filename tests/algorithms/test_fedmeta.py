@@ -53,7 +53,7 @@ def kept_loss(run: TinyRun, k: int):  # type: ignore[no-untyped-def]
     return loss
 
 
-def server_epochs(run: TinyRun, w: Params, round: int) -> Params:
+def server_epochs(run: TinyRun, w: Params, round: int, **sgd: float) -> Params:
     """Two shuffled passes over everything given, in batches of four, a short one last."""
     x = torch.cat([samples(run, k)[0][given(run, k)] for k in range(4)])
     y = torch.cat([samples(run, k)[1][given(run, k)] for k in range(4)])
@@ -62,7 +62,7 @@ def server_epochs(run: TinyRun, w: Params, round: int) -> Params:
     for _ in range(2):
         order = rng.permutation(len(y))
         batches += [order[i : i + 4] for i in range(0, len(order), 4)]
-    return descend(w, batches, lambda p, index: F.cross_entropy(forward(p, x[index]), y[index]), lr=0.3)
+    return descend(w, batches, lambda p, index: F.cross_entropy(forward(p, x[index]), y[index]), lr=0.3, **sgd)
 
 
 def test_the_given_share(float64: None) -> None:
@@ -88,6 +88,15 @@ def test_three_rounds(float64: None) -> None:
     for round, cohort in enumerate(COHORTS):
         models = [descend(w, run.batches(k, round=round), kept_loss(run, k), momentum=0.5) for k in cohort]
         w = server_epochs(run, mean(models, [SIZES[k] for k in cohort]), round)
+    assert close(run.rounds(3).state["model"], w)
+
+
+def test_the_servers_momentum_and_decay_begin_anew_in_every_round(float64: None) -> None:
+    run = make(fedmeta, {**SETTINGS, "meta_momentum": 0.7, "meta_decay": 0.02}, sampler=Given(*COHORTS))
+    w = dict(run.state["model"])
+    for round, cohort in enumerate(COHORTS):
+        models = [descend(w, run.batches(k, round=round), kept_loss(run, k)) for k in cohort]
+        w = server_epochs(run, mean(models, [SIZES[k] for k in cohort]), round, momentum=0.7, decay=0.02)
     assert close(run.rounds(3).state["model"], w)
 
 
@@ -212,6 +221,8 @@ def test_bad_settings() -> None:
         ({"meta_lr": 0.0}, "meta_lr"),
         ({"meta_epochs": 0}, "meta_epochs"),
         ({"meta_epochs": 1.5}, "meta_epochs"),
+        ({"meta_momentum": 1.0}, "meta_momentum"),
+        ({"meta_decay": -0.1}, "meta_decay"),
         ({"server_lr": -1.0, "uga": True}, "server_lr"),
     ):
         with pytest.raises(ConfigError, match=word):

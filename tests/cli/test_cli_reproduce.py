@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +41,8 @@ def test_parts_of_several_experiments_run_as_one_queue(tmp_path: Path) -> None:
 def test_experiments_are_listed() -> None:
     done = CliRunner().invoke(app, ["list", "experiments", "--json"])
     lines = {line["id"]: line for line in json.loads(done.output)}
-    assert lines["ufo-t1"]["runs"] == 17, "eight rows on MNIST and on CIFAR-10, one of ours on MNIST"
-    assert 14 <= lines["ufo-t1"]["begun"] <= 17
+    assert lines["ufo-t1"]["runs"] == 18, "eight rows on MNIST and on CIFAR-10, two of ours on MNIST"
+    assert 14 <= lines["ufo-t1"]["begun"] <= 18
     assert lines["rane-t2"]["paper"] == "fedrane"
     assert "br-t1" in CliRunner().invoke(app, ["list", "experiments"]).output
 
@@ -74,3 +76,13 @@ def test_without_typer_and_rich(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "96.75±0.07" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["ufo-t1", "--show"], []])
+def test_a_reader_who_has_seen_enough_gets_no_traceback(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "accord.papers", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env={"PYTHONPATH": str(ROOT / "src")})
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

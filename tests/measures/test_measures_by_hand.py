@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -465,18 +465,16 @@ def test_who_asks_for_a_matrix_and_for_calibration() -> None:
     assert not on("calibration", 3, "multilabel", calibration=True)
 
 
-def test_local_models_are_judged_on_the_pool_as_it_is() -> None:
-    """Squared errors of clients 4 and 7: 4 and 16; what they keep is asked for, and the new state."""
-    squares = {4: 4.0, 7: 16.0}
+def test_local_models_are_judged_in_every_environment_of_the_pool() -> None:
+    """Roots 2 and 4 of client 4, 4 and 6 of client 7; what they keep is asked for, and the new state."""
+    squares = {4: (4.0, 16.0), 7: (16.0, 36.0)}
 
     def local_predictor(state: Any, result: Any) -> Any:
         assert (state, result.memory) == ("new", {"kept": result.client})
         return result.client
 
     def predictions(client: int) -> Any:
-        scored = SimpleNamespace(score=np.array([squares[client], squares[client]]))
-        other = SimpleNamespace(score=np.array([99.0]))
-        return SimpleNamespace(plain=scored, environments=[other], pool_means=[(99.0, 0.0)])
+        return SimpleNamespace(pool_means=[(square, 99.0) for square in squares[client]])
 
     class Trained(SimpleNamespace):
         def _replace(self, memory: Any) -> Any:
@@ -490,7 +488,7 @@ def test_local_models_are_judged_on_the_pool_as_it_is() -> None:
     )
     moment: Any = SimpleNamespace(replies=replies, old="old", new="new", memory_of=lambda client: {"kept": client})
     found = MEASURES["local_on_global"].round(scene, moment)["local_on_global_rmse"]
-    assert (found["best"], found["worst"], found["mean"], found["weighted_mean"]) == (2.0, 4.0, 3.0, None)
+    assert (found["best"], found["worst"], found["mean"], found["weighted_mean"]) == (3.0, 5.0, 4.0, None)
     replies.has = lambda name: name == "personal"
     assert "local_on_global_rmse" in MEASURES["local_on_global"].round(scene, moment)
     replies.has = lambda name: False
@@ -562,35 +560,6 @@ def test_a_metric_of_each_client_unless_nobody_asks() -> None:
         infinite = Metric(lambda logits, labels, value=value: value, "infinite")
         with pytest.raises(DataError, match=f"metric infinite gave {value}"):
             infinite.round(scene, moment)
-
-
-def test_local_models_of_a_regression_are_read_as_roots() -> None:
-    """Squared errors 1 and 8 of one client, 3 and 5 of the other: the roots of 4.5 and 4, of which 2 is the better."""
-    errors = {7: T([1.0, 8.0]), 9: T([3.0, 5.0])}
-
-    class Result(NamedTuple):
-        client: int
-        memory: Any
-
-    replies = SimpleNamespace(ids=(7, 9), results=[Result(7, None), Result(9, None)], has=lambda name: name == "model")
-    moment: Any = SimpleNamespace(replies=replies, new="server", memory_of=lambda client: f"of {client}")
-    asked: list[Any] = []
-
-    def predictor(new: str, result: Result) -> int:
-        asked.append((new, result.memory))
-        return result.client
-
-    def predictions(client: int) -> Any:
-        return SimpleNamespace(plain=SimpleNamespace(score=errors[client]))
-
-    algorithm = SimpleNamespace(local_predictor=predictor)
-    scene: Any = SimpleNamespace(problem=RMSE, algorithm=algorithm, predictions=predictions)
-    found = MEASURES["local_on_global"].round(scene, moment)["local_on_global_rmse"]
-    assert (found["best"], found["worst"]) == pytest.approx((2.0, 4.5**0.5))
-    assert found["mean"] == pytest.approx((2.0 + 4.5**0.5) / 2)
-    assert asked == [("server", "of 7"), ("server", "of 9")]
-    replies.has = lambda name: False
-    assert MEASURES["local_on_global"].round(scene, moment) == {}
 
 
 def test_a_metric_is_not_asked_about_clients_without_samples() -> None:

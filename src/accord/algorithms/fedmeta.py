@@ -18,8 +18,9 @@ Sent: before round 0 raw samples and labels, min(n_k - 1, round(share n_k)) of e
 clients who agree to that. Then as FedAvg; with uga, w_t - server_lr g_k up in place of w_k. Kept by the client: which
 samples it gave; by the server: D_meta. A given sample is replaced by a kept one of weight 0 in every batch, so it
 touches neither gradient nor statistics; n_k still counts it. Clients that are missing before round 0 give nothing.
-Defaults: share = 0.1 and meta_lr = 0.01 (FedUFO's), one epoch in batches of local.batch_size, plain SGD; server_lr =
-0.1 is ours. share = 0 without uga is FedAvg.
+Defaults: share = 0.1 and meta_lr = 0.01 (FedUFO's), one epoch in batches of local.batch_size, plain SGD (FedUFO has
+meta_momentum = 0.9, meta_decay = 0.0002; a velocity lasts one round); server_lr = 0.1 is ours. share = 0 without uga is
+FedAvg.
 """
 
 from __future__ import annotations
@@ -190,6 +191,8 @@ def fedmeta(
     share: Annotated[float, fl.Range(low=0, below=1), "share of every client's samples given to the server"] = 0.1,
     meta_lr: Annotated[float, fl.Range(above=0), fl.Search(1e-3, 0.1, log=True), "the server's rate on them"] = 0.01,
     meta_epochs: Annotated[int, fl.AtLeast(1), "the server's passes over them in a round"] = 1,
+    meta_momentum: Annotated[float, fl.Range(low=0, below=1), "momentum of the server's SGD"] = 0.0,
+    meta_decay: Annotated[float, fl.AtLeast(0), "weight decay of the server's SGD"] = 0.0,
     uga: Annotated[bool, "aggregate the last epoch's gradients instead of models"] = False,
     server_lr: Annotated[
         float, fl.Range(above=0), fl.Search(0.01, 1.0, log=True), "step on those gradients (uga)"
@@ -216,7 +219,7 @@ def fedmeta(
         {"model": fl.Mean(), "buffers": fl.Mean()},
         kind=MetaUpdated,
         extra_tasks={"contribute": HandOver(share)} if share else {},
-        meta=fl.LocalTraining(setup.model, (fl.SampleLoss(),), SGD(), plan),
+        meta=fl.LocalTraining(setup.model, (fl.SampleLoss(),), SGD(meta_momentum, meta_decay), plan),
         meta_lr=meta_lr,
         num_classes=setup.num_classes,
     )

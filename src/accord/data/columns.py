@@ -224,6 +224,11 @@ def _some(words: Sequence[str]) -> str:
     return ", ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")
 
 
+def name_at(columns: Sequence[Column], place: int) -> str:
+    """Whose column of the matrix this is; a category has several."""
+    return [column.name for column in columns for _ in range(column.width)][place]
+
+
 def too_large(name: str) -> str:
     """Of a column with finite numbers that the float type cannot hold, or whose deviation it cannot."""
     return f"column {quoted(name)} has numbers too large to compute with: write them in a larger unit"

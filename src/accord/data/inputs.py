@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from accord.core.tensors import normalised
-from accord.data.columns import Column, Floats, Kind, matrix, too_large
+from accord.data.columns import Column, Floats, Kind, matrix, name_at, too_large
 from accord.errors import DataError
 
 Form = Literal["image", "array", "tokens", "table"]
@@ -84,8 +84,7 @@ class Inputs:
         tensor = torch.from_numpy(found).to(torch.get_default_dtype())
         lost = torch.nonzero(~torch.isfinite(tensor).all(0))
         if len(lost):
-            names = [column.name for column in self.columns for _ in range(column.width)]
-            raise DataError(too_large(names[int(lost[0])]))
+            raise DataError(too_large(name_at(self.columns, int(lost[0]))))
         return tensor
 
     def to_json(self) -> dict[str, Any]:

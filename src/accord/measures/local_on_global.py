@@ -15,7 +15,10 @@ from accord.measures.spread import spread_record
 
 @entry
 class LocalOnGlobal(Measure):
-    """Accuracy (or the problem's own number) of every local model on the whole test pool, personal parameters too."""
+    """Accuracy (or the problem's own number) of every local model on the test pool, over its environments.
+
+    As of the global model, so that the two may stand side by side; personal parameters too.
+    """
 
     name = "local_on_global"
     setting = switch("local_on_global", "accuracy of the clients' own models on the whole test set")
@@ -30,7 +33,8 @@ class LocalOnGlobal(Measure):
         for client, result in zip(replies.ids, replies.results, strict=True):
             whole = result._replace(memory=moment.memory_of(client))
             predictor = scene.algorithm.local_predictor(moment.new, whole)
-            values.append(problem.reading(float(scene.predictions(predictor).plain.score.mean())))
+            means = scene.predictions(predictor).pool_means
+            values.append(float(np.mean([problem.reading(score) for score, _ in means])))
         better = "higher" if problem.higher_is_better else "lower"
         return {of_headline(self.name, problem.headline): spread_record(np.array(values), better=better)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -52,11 +53,13 @@ def main() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("stopped: run the same command again to go on\n")
         return 128 + signal.SIGINT
+    except BrokenPipeError:  # whoever read what is printed has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes on its way out
+        return 128 + signal.SIGPIPE
 
 
 def _list() -> int:
-    for one in shelf.experiments():
-        print(f"{one.id:8s}  {one.title}: {one.what}")
+    print("\n".join(f"{one.id:8s}  {one.title}: {one.what}" for one in shelf.experiments()), flush=True)
     return 0
 
 

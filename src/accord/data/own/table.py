@@ -91,7 +91,8 @@ def from_table(
     sites = None
     if first.owners is not None:
         sites = numbered(first.owners, second.owners if second else None)
-        notes += _lonely(sites) if second is None else []
+        if second is None:
+            notes += _lonely(sites)
     ids: tuple[Index | None, Index | None]
     if second is None:
         train, held = _split(found, sites, test_fraction, seed)

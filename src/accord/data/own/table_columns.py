@@ -19,6 +19,7 @@ from accord.data.columns import (
     is_missing,
     listed,
     matrix,
+    name_at,
     numbers,
     quoted,
     text,
@@ -130,7 +131,6 @@ def inputs_of(columns: Sequence[Column], train: Rows, normalise: bool) -> Inputs
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = values.mean(axis=0), values.std(axis=0)
     if not np.isfinite(std).all():
-        names = [column.name for column in columns for _ in range(column.width)]
-        raise DataError(too_large(names[int(np.argmin(np.isfinite(std)))]))
+        raise DataError(too_large(name_at(columns, int(np.argmin(np.isfinite(std))))))
     mean, std = np.where(number, mean, 0.0), np.where(number & (std > ROUNDING * np.abs(mean)), std, 1.0)
     return Inputs("table", (width,), tuple(mean.tolist()), tuple(std.tolist()), tuple(columns))
