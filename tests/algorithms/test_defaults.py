@@ -103,7 +103,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "scaffold": {"server_lr": 1.0},
     "spherefed": {"calibrate": "end", "ridge": 1e-3},
     # mixed or shared data
-    "fedmeta": {"share": 0.1, "meta_lr": 0.01, "meta_epochs": 1, "uga": False, "server_lr": 0.1},
+    "fedmeta": {
+        **{"share": 0.1, "meta_lr": 0.01, "meta_epochs": 1, "uga": False, "server_lr": 0.1},
+        **{"meta_momentum": 0.0, "meta_decay": 0.0},
+    },
     "fedmix": {"lam": 0.1, "means": 10, "as_published": False},
     "mixup": {"alpha": 0.2, "weight": "examples"},
     "naivemix": {"lam": 0.1, "means": 10},

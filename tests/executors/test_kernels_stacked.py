@@ -93,7 +93,13 @@ def test_linear_layers(shape: tuple[int, ...], float64: None) -> None:
     check(nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4, bias=False)), 3, *shape)
 
 
-@pytest.mark.parametrize("layer", [nn.MaxPool2d(2), nn.MaxPool2d((2, 3)), nn.MaxPool2d(3, 2, padding=1)])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(nn.MaxPool2d(2), nn.MaxPool2d((2, 3)), nn.MaxPool2d(3, 2, padding=1)),
+        *(nn.MaxPool2d(3, 2), nn.MaxPool2d((3, 2), (1, 2)), nn.MaxPool2d(2, 3)),
+    ],
+)
 @pytest.mark.parametrize("odd", [False, True])
 def test_pooling_gives_the_gradient_to_the_first_of_equals(layer: nn.Module, odd: bool, float64: None) -> None:
     torch.manual_seed(1)
@@ -103,7 +109,7 @@ def test_pooling_gives_the_gradient_to_the_first_of_equals(layer: nn.Module, odd
 
 def test_pooling_hands_on_what_is_no_number() -> None:
     x = torch.tensor([[1.0, torch.nan], [2.0, 3.0]]).view(1, 1, 1, 2, 2)
-    assert products.pool(x.permute(0, 1, 3, 4, 2), (2, 2)).isnan().all()
+    assert products.pool(x.permute(0, 1, 3, 4, 2), (2, 2), (2, 2)).isnan().all()
 
 
 @pytest.mark.parametrize(
@@ -191,24 +197,26 @@ def test_the_gradient_of_weights_is_the_same_in_pieces_and_whole(
     [
         (nn.MaxPool2d(2), True),
         (nn.MaxPool2d((2, 3)), True),
-        (nn.MaxPool2d(3, 2), False),
+        (nn.MaxPool2d(3, 2), True),
+        (nn.MaxPool2d((3, 2), (1, 2)), True),
+        (nn.MaxPool2d(2, 3), True),
+        (nn.MaxPool2d((1, 127), 1), True),
+        (nn.MaxPool2d((8, 16), 1), False),  # 128 pixels
         (nn.MaxPool2d(2, padding=1), False),
         (nn.MaxPool2d(2, dilation=2), False),
         (nn.MaxPool2d(2, ceil_mode=True), False),
     ],
 )
-def test_windows_that_do_not_overlap_are_pooled_here(
-    layer: nn.Module, here: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_without_padding_are_pooled_here(layer: nn.Module, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
     pool = products.pool
 
-    def noting(x: Tensor, size: tuple[int, int]) -> Tensor:
+    def noting(x: Tensor, size: tuple[int, int], stride: tuple[int, int]) -> Tensor:
         seen.append(size)
-        return pool(x, size)
+        return pool(x, size, stride)
 
     monkeypatch.setattr(stacked, "pool", noting)
-    x = torch.rand(K, 2, 2, 7, 7)
+    x = torch.rand(K, 2, 2, 8, 127)
     found = torch.vmap(stacked_layers(copy.deepcopy(layer)))(x)
     assert torch.equal(found, torch.stack([layer(one) for one in x]))
     assert bool(seen) is here

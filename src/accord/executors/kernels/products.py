@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from accord.executors.kernels import direct
+
 MOST = 1 << 23  # numbers in one client's unfolded images; larger ones are cuDNN's strength and would take much memory
 TILES = 256  # blocks of 64 x 64 weights at least, to keep all of a GPU busy with their gradient
 TILE = 64
@@ -83,32 +85,52 @@ class _Multiply(torch.autograd.Function):
 
 
 class _Pool(torch.autograd.Function):
-    """[K, N, H, W, C] -> [K, N, H / h, W / w, C] maxima of h x w pixels; of equal ones the first has the gradient."""
+    """[K, N, H, W, C] -> [K, N, H', W', C] maxima of windows; of equal ones the first has the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, size: Pair) -> Tensor:
+    def forward(ctx: Any, x: Tensor, size: Pair, stride: Pair) -> Tensor:
         (rows, columns), (height, width) = size, x.shape[2:4]
-        x = x[:, :, : height - height % rows, : width - width % columns]
-        seen = x.reshape(*x.shape[:2], -1, rows, x.shape[3] // columns, columns, x.shape[4])
-        largest = seen[:, :, :, 0, :, 0]
+        down, right = (height - rows) // stride[0] + 1, (width - columns) // stride[1] + 1
+
+        def seen(i: int, j: int) -> Tensor:
+            return x[:, :, i : i + down * stride[0] : stride[0], j : j + right * stride[1] : stride[1]]
+
+        largest = seen(0, 0)
         where = torch.zeros_like(largest, dtype=torch.int8)
         for number in range(1, rows * columns):
-            value = seen[:, :, :, number // columns, :, number % columns]
+            value = seen(*divmod(number, columns))
             larger = (value > largest) | value.isnan()
             largest, where = torch.where(larger, value, largest), torch.where(larger, number, where)
         ctx.save_for_backward(_settled(where))
-        ctx.size, ctx.cut = size, (height % rows, width % columns)
+        ctx.size, ctx.stride, ctx.shape = size, stride, (height, width)
         return _settled(largest)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (where,), (rows, columns), (below, beside) = ctx.saved_tensors, ctx.size, ctx.cut
-        clients, images, down, right, channels = grads[0].shape
-        number = torch.arange(rows * columns, dtype=torch.int8, device=where.device).view(rows, 1, columns, 1)
-        here = where[:, :, :, None, :, None] == number
-        grad = torch.where(here, grads[0][:, :, :, None, :, None], 0)
-        grad = grad.reshape(clients, images, down * rows, right * columns, channels)
-        return functional.pad(grad, (0, 0, 0, beside, 0, below)), None
+        """Every pixel asks the windows it is in: `stride` pixels in a row are in the same ones.
+
+        Those of a block are `again` windows back at most; which of their pixels it is differs within the block.
+        """
+        (where,), grad, (rows, columns), stride = ctx.saved_tensors, grads[0], ctx.size, ctx.stride
+        clients, images, down, right, channels = grad.shape
+        again = [-(-size // step) for size, step in zip(ctx.size, stride, strict=True)]
+        found: list[Tensor] = []
+        for t in range(again[0]):
+            for u in range(again[1]):
+                i, j = (_numbers(step, back, where.device) for step, back in zip(stride, (t, u), strict=True))
+                number = torch.where((i[:, None] < rows) & (j < columns), i[:, None] * columns + j, -1)
+                shift = (0, 0, u, again[1] - 1 - u, t, again[0] - 1 - t)
+                here = functional.pad(where, shift, value=-2)[:, :, :, None, :, None]
+                passed = functional.pad(grad, shift)[:, :, :, None, :, None]
+                found.append(torch.where(here == number.to(torch.int8).view(stride[0], 1, stride[1], 1), passed, 0))
+        height, width = (down + again[0] - 1) * stride[0], (right + again[1] - 1) * stride[1]
+        whole = reduce(add, found).reshape(clients, images, height, width, channels)
+        return functional.pad(whole, (0, 0, 0, ctx.shape[1] - width, 0, ctx.shape[0] - height)), None, None
+
+
+def _numbers(step: int, back: int, device: torch.device) -> Tensor:
+    """Of a window that many back, the row (or column) that each of `step` pixels is."""
+    return torch.arange(step, device=device) + step * back
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -117,11 +139,14 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else out + bias[:, None].to(x.dtype)
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Pair) -> Tensor:
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Pair, stride: int = 1) -> Tensor:
     """K convolutions in the precision of `x`: [K, N, H, W, C], [K, O, C, k, k] and [K, O] to [K, N, H', W', O]."""
     clients, outputs, _, rows, columns = weight.shape
-    if x[0].numel() * rows * columns > MOST:
-        return _one_by_one(x, weight, bias, padding)
+    if stride > 1 or x[0].numel() * rows * columns > MOST:
+        if not direct.suits(x, weight[0]):
+            return _one_by_one(x, weight, bias, padding, stride)
+        out = direct.convolve(x, weight, *padding, stride)
+        return out if bias is None else out + bias[:, None, None, None].to(x.dtype)
     matrix = weight.permute(0, 1, 3, 4, 2).reshape(clients, outputs, -1)
     missing = _missing(matrix.shape[-1])
     if missing:
@@ -132,16 +157,18 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Pair) -> T
     return multiply(windows, matrix, bias).view(clients, -1, down, right, outputs)
 
 
-def pool(x: Tensor, size: Pair) -> Tensor:
-    """Maxima of windows that do not overlap, as `max_pool2d` finds them, to the last bit."""
-    out: Tensor = _Pool.apply(x, size)  # type: ignore[no-untyped-call]
+def pool(x: Tensor, size: Pair, stride: Pair) -> Tensor:
+    """Maxima of windows, as `max_pool2d` finds them, to the last bit."""
+    out: Tensor = _Pool.apply(x, size, stride)  # type: ignore[no-untyped-call]
     return out
 
 
-def _one_by_one(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Pair) -> Tensor:
+def _one_by_one(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Pair, stride: int) -> Tensor:
     biases = [None] * len(x) if bias is None else list(bias.to(x.dtype))
     layers = zip(x.permute(0, 1, 4, 2, 3), weight.to(x.dtype), biases, strict=True)
-    return torch.stack([functional.conv2d(*layer, padding=padding) for layer in layers]).permute(0, 1, 3, 4, 2)
+    return torch.stack([functional.conv2d(*layer, stride=stride, padding=padding) for layer in layers]).permute(
+        0, 1, 3, 4, 2
+    )
 
 
 def _settled(tensor: Tensor) -> Tensor:

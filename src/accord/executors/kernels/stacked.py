@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from accord.core.tensors import is_stacked
+from accord.executors.kernels.direct import suits
 from accord.executors.kernels.layers import exchanged, pair
 from accord.executors.kernels.products import convolve, multiply, pool
 
@@ -68,12 +69,14 @@ class StackableConv2d(nn.Conv2d):
             return super().forward(x)
         weight, bias = self.weight, self.bias
         x = x.to(_precision(x, weight))
-        plain = self.stride == self.dilation == (1, 1) and self.groups == 1 and self.padding_mode == "zeros"
+        stride = self.stride[0]
+        plain = self.stride == (stride, stride) and (stride == 1 or suits(x, weight))
+        plain = plain and self.dilation == (1, 1) and self.groups == 1 and self.padding_mode == "zeros"
         if not (is_stacked(weight) and plain and x.dim() == 4) or isinstance(self.padding, str):
             out: Tensor = self._conv_forward(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
             return out
         padding = (int(self.padding[0]), int(self.padding[1]))
-        return _together(_on_images(lambda x, w, b=None: convolve(x, w, b, padding)), x, weight, bias)
+        return _together(_on_images(lambda x, w, b=None: convolve(x, w, b, padding, stride)), x, weight, bias)
 
 
 class StackableLinear(nn.Linear):
@@ -100,14 +103,14 @@ class StackableReLU(nn.ReLU):
 
 
 class StackableMaxPool2d(nn.MaxPool2d):
-    """`nn.MaxPool2d`; the same for windows that do not overlap."""
+    """`nn.MaxPool2d`; the same for images with channels last."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, C, H', W']."""
         size, stride, padding, dilation = map(pair, (self.kernel_size, self.stride, self.padding, self.dilation))
-        plain = size == stride and padding == (0, 0) and dilation == (1, 1)
+        plain = padding == (0, 0) and dilation == (1, 1) and size[0] * size[1] < 128  # a byte says which pixel
         if is_stacked(x) and plain and x.dim() == 4 and not (self.ceil_mode or self.return_indices):
-            return _together(_on_images(lambda x: pool(x, size)), x)
+            return _together(_on_images(lambda x: pool(x, size, stride)), x)
         out: Tensor = super().forward(x)
         return out
 
