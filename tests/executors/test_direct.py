@@ -84,7 +84,19 @@ def test_outputs_and_gradients_are_torchs(
     assert torch.equal(alone, mine[0]), "of weights that want none"
 
 
-def test_any_layout_will_do() -> None:
+def test_any_layout_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's kernels are given none but contiguous tensors, and take that for granted."""
+    settled: list[bool] = []
+
+    def noted(operator: Any) -> Any:
+        def noting(x: Tensor, other: Tensor, *given: int) -> Any:
+            settled.extend((x.is_contiguous(), other.is_contiguous()))
+            return operator(x, other, *given)
+
+        return noting
+
+    for name in ("images", "filters_gradient"):
+        monkeypatch.setattr(direct, name, noted(getattr(direct, name)))
     x, weight = drawn(2, 3, 4, 6, 5), drawn(2, 7, 3, 3, 4)
     turned, filters = x.permute(0, 1, 3, 4, 2).requires_grad_(), weight.permute(0, 1, 4, 2, 3).requires_grad_()
     expected, _ = by_client(turned, filters, None, (1, 1), 1)
@@ -94,6 +106,7 @@ def test_any_layout_will_do() -> None:
     slopes = torch.autograd.grad(expected, (turned, filters), ones)
     mine = torch.autograd.grad(found, (turned, filters), ones)
     assert all(close(own, slope) for own, slope in zip(mine, slopes, strict=True))
+    assert settled == [True] * 6
 
 
 def test_images_in_bf16_and_weights_in_single_precision() -> None:
