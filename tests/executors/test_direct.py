@@ -171,6 +171,21 @@ def test_large_images_and_strides_where_it_suits(
     assert asked == ([] if most and stride == 1 else [(5, 4, 3, 3)]), "about one client's weights"
 
 
+def test_images_too_many_to_be_counted_are_left_to_torch(monkeypatch: pytest.MonkeyPatch, chosen: list[Any]) -> None:
+    """3 images of 8 x 7 pixels, 10 x 11 with the padding, 5 channels after the layer: 1650 numbers of a client."""
+    x, weight = drawn(2, 3, 8, 7, 4), drawn(2, 5, 4, 3, 3)
+    expected, _ = by_client(x, weight, None, (1, 2), 2)
+    for most, here in ((1650, True), (1649, False)):
+        chosen.clear()
+        monkeypatch.setattr(direct, "MOST", most)
+        assert close(products.convolve(x, weight, None, (1, 2), 2), expected)
+        assert bool(chosen) == here
+    monkeypatch.setattr(direct, "MOST", 3 * 10 * 11 * 9)
+    assert direct.countable(drawn(2, 3, 8, 7, 9), drawn(2, 5, 9, 3, 3), (1, 2)), "9 channels before it"
+    monkeypatch.setattr(direct, "MOST", 3 * 10 * 11 * 9 - 1)
+    assert not direct.countable(drawn(2, 3, 8, 7, 9), drawn(2, 5, 9, 3, 3), (1, 2))
+
+
 def test_a_bias_is_added_in_the_precision_of_the_images(chosen: list[Any]) -> None:
     x, weight, bias = drawn(2, 3, 8, 7, 4).bfloat16(), drawn(2, 5, 4, 3, 3).float(), drawn(2, 5).float()
     found = products.convolve(x, weight, bias, (0, 0), 2)

@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
 LEAST = 16  # channels: fewer do not fill a matrix unit
+MOST = 1 << 30  # numbers of a client's images, padded: the kernels count them with 32 bits
 
 
 def convolve(x: Tensor, weight: Tensor, top: int, left: int, stride: int) -> Tensor:
@@ -28,6 +29,13 @@ def suits(x: Tensor, weight: Tensor) -> bool:
     """Whether the kernels are for this place, precision and size; `weight` is one client's, [O, C, k, k]."""
     rounded = x.dtype == torch.bfloat16 or (x.dtype == torch.float32 and torch.backends.cudnn.allow_tf32)
     return x.is_cuda and rounded and min(weight.shape[:2]) >= LEAST and find_spec("triton") is not None
+
+
+def countable(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> bool:
+    """Whether no client's images, [N, H, W, C], are too many for the kernels, before or after the layer."""
+    images, height, width, _ = x.shape[1:]
+    pixels = images * (height + 2 * padding[0]) * (width + 2 * padding[1])
+    return pixels * max(weight.shape[1:3]) <= MOST
 
 
 class _Direct(torch.autograd.Function):

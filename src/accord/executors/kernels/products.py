@@ -143,7 +143,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Pair, stri
     """K convolutions in the precision of `x`: [K, N, H, W, C], [K, O, C, k, k] and [K, O] to [K, N, H', W', O]."""
     clients, outputs, _, rows, columns = weight.shape
     if stride > 1 or x[0].numel() * rows * columns > MOST:
-        if not direct.suits(x, weight[0]):
+        if not (direct.suits(x, weight[0]) and direct.countable(x, weight, padding)):
             return _one_by_one(x, weight, bias, padding, stride)
         out = direct.convolve(x, weight, *padding, stride)
         return out if bias is None else out + bias[:, None, None, None].to(x.dtype)
