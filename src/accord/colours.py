@@ -6,6 +6,7 @@ methods than colours, so lines differ too: solid for what is often shown togethe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -38,8 +39,8 @@ blue -     fedufo all-dynamic scaffold vhl vhl2000 torch-flat-none
 blue --    all mixup fedper vhl20000 torch-flat-fresh
 blue :     fedavgm torch-flat-kept
 blue -.    feddecorr fedyogi
-sky -      feduad uad fedbabu single mixture0 lambda1
-sky --     fedprox mixture1
+sky -      feduad uad fedbabu single mixture0 lambda1 own-cgl
+sky --     fedprox mixture1 own
 sky :      fedmix apple naivemix
 sky -.     fedadam fedrep feddecorr-fedbr
 red -      fedbr fedrod fedavg-fedbr fedbr-none
@@ -67,14 +68,32 @@ KNOWN: dict[str, Look] = {
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """Of methods that are drawn together: each its own, those without one a look that nobody else has."""
+    """Of methods that are drawn together: each its own look.
+
+    A method whose look is taken, and a variant of a method (`fedavg-0.1`, `fedprox: mu=1`), keeps the colour as long as
+    there is a line left for it; all others have a look that nobody else has.
+    """
     found: dict[str, Look] = {}
     for name in names:
         look = KNOWN.get(name)
         if look is not None and look not in found.values():
             found[name] = look
+    for name in names:
+        kin = _kin(name)
+        if name not in found and kin is not None:
+            own = (Look(kin.colour, line) for line in LINES)
+            left = next((look for look in own if look not in found.values()), None)
+            if left is not None:
+                found[name] = left
     free = _free(frozenset(found.values()))
     return {name: found[name] if name in found else next(free) for name in names}
+
+
+def _kin(name: str) -> Look | None:
+    """The look of the method a name begins with."""
+    ends = [match.start() for match in re.finditer(r"\W", name)]
+    known = (name[:end] for end in (len(name), *reversed(ends)) if name[:end] in KNOWN)
+    return KNOWN.get(next(known, ""))
 
 
 def _free(taken: frozenset[Look]) -> Iterator[Look]:

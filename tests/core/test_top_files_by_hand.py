@@ -122,7 +122,8 @@ def test_looks_are_known_and_different() -> None:
     assert found["scaffold"] == KNOWN["scaffold"], "the first of two that look alike"
     assert found["fedufo"] != found["scaffold"]
     assert len(set(found.values())) == 4
-    assert found["fedufo"] == Look(COLOURS["red"], "-"), "a solid line that nobody has"
+    assert found["fedufo"] == Look(COLOURS["blue"], "--"), "its colour, and a line that nobody has"
+    assert found["mine"] == Look(COLOURS["red"], "-"), "a solid line of a colour that nobody has"
     every = len(COLOURS) * len(LINES)
     many = looks([f"m{number}" for number in range(every + 2)])
     assert len(set(many.values())) == every

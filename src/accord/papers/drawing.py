@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
 from accord.colours import Look
 from accord.engine.files import write_atomic
 from accord.errors import ConfigError
+from accord.papers.experiment import Experiment
 from accord.papers.records import Record
 from accord.papers.table import Table
 
@@ -19,6 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Points = list[tuple[float, float, float]]  # x, mean, deviation
+Numbers = npt.NDArray[np.float64]
+
+ACROSS = 3  # panels in a line
+LOW, HIGH = 70, 85  # an axis in percent that begins below the one and ends above the other is spread
+TICKS = (90, 50, 80, 95, 98, 99, 100, 0, 20, 70, 60, 10, 30, 40, 97, 85)  # the first are wanted most
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,15 @@ def blank(panels: int, lines: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(lines, panels, squeeze=False).flat)
 
 
+def rows_of_panels(panels: int) -> tuple[Figure, list[Axes]]:
+    """As `blank`, in lines of three panels at most, about equally long."""
+    lines = -(-panels // ACROSS)
+    figure, axes = blank(-(-panels // lines), lines)
+    for empty in axes[panels:]:
+        empty.remove()
+    return figure, axes[:panels]
+
+
 def save(figure: Figure, path: Path) -> None:
     """PNG and SVG, the same bytes for the same figure."""
     from matplotlib import rc_context
@@ -53,9 +73,22 @@ def save(figure: Figure, path: Path) -> None:
             write_atomic(path.with_name(f"{path.name}.{ending}"), picture.getvalue())
 
 
+def panel_titles(experiment: Experiment) -> dict[str, str]:
+    """By the names of its places; federations that are called alike are told apart by the column they fill."""
+    called = Counter(place.setting.title for place in experiment.places)
+    titles = {}
+    for place in experiment.places:
+        title = place.setting.title
+        another = place.change.keys() - {"evaluate", "rounds"}  # not only looked at otherwise, or for longer
+        column = next(column for column in experiment.columns if column.place is place)
+        titles[place.name] = f"{title}, {column.title}" if another or called[title] > 1 else title
+    return titles
+
+
 def runs_of(table: Table) -> dict[str, dict[str, Sequence[Record]]]:
     """By place, in words, the records of each row that has some with evaluations."""
     result: dict[str, dict[str, Sequence[Record]]] = {}
+    titles = panel_titles(table.experiment)
     for place in table.experiment.places:
         column = next(column for column in table.experiment.columns if column.place is place)
         cells = [(row.name, table.cells.get((row.name, column.key))) for row in table.experiment.rows]
@@ -65,8 +98,7 @@ def runs_of(table: Table) -> dict[str, dict[str, Sequence[Record]]]:
             if seen:
                 rows[name] = seen
         if rows:
-            another = place.change.keys() - {"evaluate", "rounds"}  # not only looked at otherwise, or for longer
-            result[f"{place.setting.title}, {column.title}" if another else place.setting.title] = rows
+            result[titles[place.name]] = rows
     return result
 
 
@@ -96,6 +128,37 @@ def dress(axis: Axes, title: str, across: str, up: str) -> None:
     axis.set_title(title, fontsize="medium")
     axis.set(xlabel=across, ylabel=up)
     axis.grid(alpha=0.3)
+
+
+def spread(axis: Axes) -> bool:
+    """Where lines go from low percents to the nineties, give the last points the room; whether it did.
+
+    Those are where methods differ, and on an even axis they are one line.
+    """
+    low, high = (float(np.clip(edge, 0, 100)) for edge in axis.dataLim.intervaly)
+    if low > LOW or high < HIGH:
+        return False
+    margin = (apart(high) - apart(low)) / 20
+    ends = float(together(apart(low) - margin)), float(together(apart(high) + margin))
+    axis.set_yscale("function", functions=(apart, together))
+    axis.set_ylim(max(ends[0], 0), min(ends[1], 100))
+    chosen: list[int] = []
+    for tick in TICKS:
+        near = any(abs(apart(tick) - apart(other)) < 1.6 * margin for other in chosen)
+        if ends[0] <= tick <= ends[1] and not near:
+            chosen.append(tick)
+    axis.set_yticks(chosen, list(map(str, chosen)))
+    return True
+
+
+def apart(percent: ArrayLike) -> Numbers:
+    """Even within a point of 100; below that, every factor in what is missing has the same length."""
+    return np.asarray(-np.log1p(100 - np.minimum(percent, 100)))
+
+
+def together(place: ArrayLike) -> Numbers:
+    """The percents of places on such an axis."""
+    return np.asarray(100 - np.expm1(-np.asarray(place)))
 
 
 def title_of(table: Table, name: str) -> str:

@@ -13,7 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.colours import looks
-from accord.papers.drawing import Drawn, Points, band, blank, dress, legend, runs_of, save, title_of
+from accord.papers.drawing import (
+    Drawn,
+    Points,
+    band,
+    blank,
+    dress,
+    legend,
+    rows_of_panels,
+    runs_of,
+    save,
+    spread,
+    title_of,
+)
 from accord.papers.maps import MAPS
 from accord.papers.numbers import found
 from accord.papers.records import Record
@@ -61,14 +73,16 @@ def _lines(
     drawn = {title: lines for title, lines in drawn.items() if lines}
     if not drawn:
         return None
-    figure, axes = blank(len(drawn))
+    figure, axes = rows_of_panels(len(drawn))
     shown = {name for lines in drawn.values() for name in lines}
     colours = looks([row.name for row in table.experiment.rows if row.name in shown])
     for axis, (title, lines) in zip(axes, drawn.items(), strict=True):
         for name, points in lines.items():
             band(axis, points, colours[name], title_of(table, name), marker)
         many = max(len(points) for points in lines.values()) > MANY
-        dress(axis, title, across, f"{up}, mean of {SMOOTH} evaluations" if many else up)
+        remarks = [f"mean of {SMOOTH} evaluations"] if many else []
+        remarks += ["spread at the top"] if "%" in up and spread(axis) else []
+        dress(axis, title, across, "\n".join([up, ", ".join(remarks)]).strip())
     legend(figure, axes)
     return figure
 
