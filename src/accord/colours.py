@@ -34,12 +34,13 @@ class Look(NamedTuple):
 _KNOWN = """
 black -    fedavg cls torchvision-flat-none
 black --   centralized ditto torchvision-flat-fresh
-black :    local torchvision-flat-kept
+black :    local fedavgm torchvision-flat-kept
+black -.   fedyogi
 blue -     fedufo all-dynamic scaffold vhl vhl2000 torch-flat-none
 blue --    all mixup fedper vhl20000 torch-flat-fresh
-blue :     fedavgm torch-flat-kept
-blue -.    feddecorr fedyogi
-sky -      feduad uad fedbabu single mixture0 lambda1 own-cgl
+blue :     torch-flat-kept
+blue -.    feddecorr
+sky -      feduad uad fedbabu single mixture0 lambda1 own-cgl frozen
 sky --     fedprox mixture1 own
 sky :      fedmix apple naivemix
 sky -.     fedadam fedrep feddecorr-fedbr
@@ -55,8 +56,8 @@ pink -     conv fedfusion pfedme lambda3 torch-prior-none
 pink --    moon fml cgl conv-drawn torch-prior-fresh
 pink :     cgl-dynamic torch-prior-kept
 pink -.    uad-cgl median
-orange -   fedrane multi fedl2 fedl2-0.1 component2 lambda5
-orange --  fedrane-no-lra groupdro fedreptile fedl2-0.01 no-max-step
+orange -   fedrane multi fedl2 component2 lambda5
+orange --  fedrane-no-lra groupdro fedreptile no-max-step
 orange :   fedrane-frozen trimmed_mean fedntd-fedbr
 orange -.  fedrane-no-gne fedntd norm_clip server_rprop
 """

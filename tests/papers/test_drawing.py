@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,10 @@ from accord.colours import COLOURS, LINES, Look, looks
 from accord.papers import shelf
 from accord.papers.drawing import apart, blank, panel_titles, rows_of_panels, spread, together
 from accord.papers.experiment import Experiment, Place, Setting
-from papers.conftest import TINY, tiny
+from accord.papers.figures import KINDS
+from accord.papers.records import Records
+from accord.papers.table import Table
+from papers.conftest import TINY, Write, table, tiny
 
 
 @pytest.mark.parametrize("id", shelf.names())
@@ -30,6 +34,37 @@ def test_federations_that_are_called_alike_are_told_apart() -> None:
 
     assert panel_titles(two("Letters")) == {"digits": "Digits", "elsewhere": "Letters"}
     assert panel_titles(two("Digits")) == {"digits": "Digits, accuracy", "elsewhere": "Digits, rounds to 50 %"}
+
+
+def test_lines_of_a_panel_are_smoothed_alike_and_who_is_not_drawn_is_named(tmp_path: Path, write: Write) -> None:
+    pytest.importorskip("matplotlib")
+    swinging = [{"round": r, "accuracy": 0.5 + 0.1 * (-1) ** r, "bytes": r} for r in range(1, 32)]
+    write("fedavg", [0.1], evaluations=swinging)
+    write("fedprox", [0.1], evaluations=swinging[:3])
+    write("scaffold", [0.1], evaluations=[{"round": 1, "accuracy": 0.5}])
+    figure = KINDS["rounds"](table(tmp_path), "rounds")
+    assert figure is not None
+    long, short, _ = figure.axes[0].lines
+    assert list(long.get_ydata())[2:5] == pytest.approx([48, 52, 48]), "40 and 60 in turns, means of five"
+    assert list(short.get_ydata()) == pytest.approx([140 / 3] * 3), "40, 60, 40: all are neighbours"
+    assert figure.axes[0].get_ylabel() == "accuracy %\nmean of 5 evaluations"
+    assert figure.get_supxlabel() == ""
+    sent = KINDS["bytes"](table(tmp_path), "bytes")
+    assert sent is not None
+    assert sent.get_supxlabel().replace("\n", " ").endswith("do not have it. Digits: SCAFFOLD.")
+
+
+def test_a_long_title_is_broken_and_percents_are_named(tmp_path: Path, write: Write) -> None:
+    pytest.importorskip("matplotlib")
+    one = replace(tiny(40), axis="mu", own="fedprox", figures=["sweep"])
+    one = replace(one, rows=[replace(row, x={"fedprox": 0.5, "scaffold": 1.0}.get(row.name)) for row in one.rows])
+    one = replace(one, columns=[replace(one.columns[0], title="a title of words that take more than a panel's width")])
+    write("fedprox", [0.5, 0.6])
+    write("scaffold", [0.5, 0.6])
+    figure = KINDS["sweep"](Table.of(one, Records.of([tmp_path / "results"]), (0,)), "sweep")
+    assert figure is not None
+    assert figure.axes[0].get_title() == "Digits, a title of words that take more than\na panel's width"
+    assert figure.axes[0].get_ylabel() == "accuracy %"
 
 
 def test_a_variant_has_its_methods_colour_while_there_are_lines_left() -> None:

@@ -87,6 +87,19 @@ def test_methods_are_compared_over_the_seeds_both_have(tmp_path: Path, write: Wr
     assert filled("{scaffold.last - fedprox.last}", made) == "-5.00", "of the numbers that are shown"
 
 
+def test_what_two_rows_differ_by_at_a_round_is_taken_over_the_seeds_both_have(tmp_path: Path, write: Write) -> None:
+    write("fedavg", [0.1, 0.3])
+    write("fedavg", [0.5, 0.9], seed=1)
+    write("scaffold", [0.6, 0.7], seed=1)
+    write("fedprox", [0.4, 0.4], seed=2)
+    made = table(tmp_path)
+    assert filled("{fedavg.last.at 10}", made) == "30.0"
+    assert filled("{scaffold.last.at 10 - fedavg.last.at 10}", made) == "10.0"
+    assert filled("{scaffold.last.at 20 - fedavg.last.at 10}", made) == "40.0", "two rounds: of the numbers shown"
+    assert filled("{fedprox.last.at 10 - fedavg.last.at 10}", made) == "10.0", "no common seed: of the numbers shown"
+    assert "no number" in filled("{scaffold.last.at 15 - fedavg.last.at 15}", made)
+
+
 def test_rows_that_did_not_run_as_long_are_shown_and_not_ordered(tmp_path: Path, write: Write) -> None:
     write("fedavg", [0.1, 0.1, 0.5, 0.5])
     write("scaffold", [0.1, 0.1, 0.6, 0.6])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ Points = list[tuple[float, float, float]]  # x, mean, deviation
 Numbers = npt.NDArray[np.float64]
 
 ACROSS = 3  # panels in a line
+WIDEST = 44  # letters of a title that fit over a panel
 LOW, HIGH = 70, 85  # an axis in percent that begins below the one and ends above the other is spread
 TICKS = (90, 50, 80, 95, 98, 99, 100, 0, 20, 70, 60, 10, 30, 40, 97, 85)  # the first are wanted most
 
@@ -74,14 +75,12 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def panel_titles(experiment: Experiment) -> dict[str, str]:
-    """By the names of its places; federations that are called alike are told apart by the column they fill."""
-    called = Counter(place.setting.title for place in experiment.places)
-    titles = {}
-    for place in experiment.places:
-        title = place.setting.title
-        another = place.change.keys() - {"evaluate", "rounds"}  # not only looked at otherwise, or for longer
-        column = next(column for column in experiment.columns if column.place is place)
-        titles[place.name] = f"{title}, {column.title}" if another or called[title] > 1 else title
+    """By the names of its places; where federations are called alike, each also by the column it fills."""
+    titles = {place.name: place.setting.title for place in experiment.places}
+    if len(set(titles.values())) < len(titles):
+        for place in experiment.places:
+            column = next(column for column in experiment.columns if column.place is place)
+            titles[place.name] += f", {column.title}"
     return titles
 
 
@@ -123,9 +122,17 @@ def legend(figure: Figure, axes: Sequence[Axes]) -> None:
     figure.legend(list(known.values()), list(known), loc="outside right upper", fontsize="small")
 
 
+def remark(figure: Figure, rows: Sequence[str]) -> None:
+    """Below the panels, who is not in them though there are runs."""
+    if rows:
+        said = f"Not drawn, as the records of one run or all do not have it. {'; '.join(rows)}."
+        letters = int(15 * figure.get_size_inches()[0])
+        figure.supxlabel(textwrap.fill(said, letters), fontsize="small", x=0.01, ha="left")
+
+
 def dress(axis: Axes, title: str, across: str, up: str) -> None:
     """Titles and a faint grid."""
-    axis.set_title(title, fontsize="medium")
+    axis.set_title(textwrap.fill(title, WIDEST), fontsize="medium")
     axis.set(xlabel=across, ylabel=up)
     axis.grid(alpha=0.3)
 

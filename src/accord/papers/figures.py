@@ -20,12 +20,14 @@ from accord.papers.drawing import (
     blank,
     dress,
     legend,
+    remark,
     rows_of_panels,
     runs_of,
     save,
     spread,
     title_of,
 )
+from accord.papers.experiment import Column
 from accord.papers.maps import MAPS
 from accord.papers.numbers import found
 from accord.papers.records import Record
@@ -41,7 +43,7 @@ AXES = {
     "loss": ("round", "training loss", ("loss",), 1.0),
     "training": ("round", "accuracy on training data %", ("training_accuracy",), 100.0),
 }
-MANY, SMOOTH = 30, 5  # a line of more points is a mean over so many neighbours
+MANY, SMOOTH = 30, 5  # where a line has more points, all beside it are means over so many neighbours
 
 
 def draw(table: Table, kind: str, folder: Path) -> Drawn | None:
@@ -70,6 +72,9 @@ def _lines(
 ) -> Figure | None:
     """Panels side by side, a line per row; None where there are no points at all."""
     drawn = {title: {name: points for name, points in lines.items() if points} for title, lines in panels.items()}
+    left_out = {
+        title: [title_of(table, name) for name in lines if name not in drawn[title]] for title, lines in panels.items()
+    }
     drawn = {title: lines for title, lines in drawn.items() if lines}
     if not drawn:
         return None
@@ -77,13 +82,14 @@ def _lines(
     shown = {name for lines in drawn.values() for name in lines}
     colours = looks([row.name for row in table.experiment.rows if row.name in shown])
     for axis, (title, lines) in zip(axes, drawn.items(), strict=True):
-        for name, points in lines.items():
-            band(axis, points, colours[name], title_of(table, name), marker)
         many = max(len(points) for points in lines.values()) > MANY
+        for name, points in lines.items():
+            band(axis, smoothed(points) if many else points, colours[name], title_of(table, name), marker)
         remarks = [f"mean of {SMOOTH} evaluations"] if many else []
         remarks += ["spread at the top"] if "%" in up and spread(axis) else []
         dress(axis, title, across, "\n".join([up, ", ".join(remarks)]).strip())
     legend(figure, axes)
+    remark(figure, [f"{title}: {', '.join(names)}" for title, names in left_out.items() if names])
     return figure
 
 
@@ -103,7 +109,7 @@ def curve(records: Sequence[Mapping[str, Any]], kind: str, path: Sequence[str]) 
     for round in common:
         xs, ys = zip(*(points[round] for points in runs), strict=True)
         result.append((statistics.fmean(xs), statistics.fmean(ys), statistics.stdev(ys) if len(ys) > 1 else 0.0))
-    return smoothed(result) if len(result) > MANY else result
+    return result
 
 
 def smoothed(points: Points) -> Points:
@@ -156,7 +162,7 @@ def _sweep(table: Table, kind: str) -> Figure | None:
                 lines = groups.setdefault(column.group, {})
                 lines.setdefault(row.name, []).append((column.x, cell.ours.mean, cell.ours.std or 0.0))
     sorted_groups = {group: {name: sorted(points) for name, points in lines.items()} for group, lines in groups.items()}
-    return _lines(table, sorted_groups, table.experiment.axis, table.columns[0].number.metric, marker="o")
+    return _lines(table, sorted_groups, table.experiment.axis, _named(table.columns[0]), marker="o")
 
 
 def _over_rows(table: Table) -> Figure | None:
@@ -178,9 +184,14 @@ def _over_rows(table: Table) -> Figure | None:
         base = table.cells.get((one.baseline, key))
         if base is not None and base.ours is not None:
             axis.axhline(base.ours.mean, color=level.colour, linestyle="--", label=title_of(table, one.baseline))
-        dress(axis, f"{column.group}, {column.title}", one.axis, column.number.metric)
+        dress(axis, f"{column.group}, {column.title}", one.axis, _named(column))
     legend(figure, axes)
     return figure
+
+
+def _named(column: Column) -> str:
+    """What an axis says of a column's numbers."""
+    return f"{column.number.metric} %" if column.number.unit == "percent" else column.number.metric
 
 
 def _bars(table: Table, kind: str) -> Figure | None:

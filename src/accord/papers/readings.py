@@ -3,8 +3,8 @@
 `{fedavg.cifar10}` is our number of a row in a column, `{fedavg.cifar10.paper}` the printed one; instead of `paper` also
 `std`, `rounds` (how far it ran), `seconds`, `seeds`, `at 130` (accuracy at a round, in percent) and `to 50` (the first
 round with that accuracy, in percent), the last two also of runs that diverged later. Two of them may be joined:
-`{fedbr.cifar10 - fedavg.cifar10}`, or with `/`. The difference of two rows of a column is taken over the seeds both
-have, as leads are.
+`{fedbr.cifar10 - fedavg.cifar10}`, or with `/`. The difference of two rows of a column, in it or at a round, is taken
+over the seeds both have, as leads are.
 """
 
 from __future__ import annotations
@@ -50,13 +50,18 @@ class _Term(NamedTuple):
     cell: Cell
     column: Column
     kind: str
+    argument: str
     value: float | None
     write: Callable[[float], str]
 
 
 def _paired(left: _Term, right: _Term) -> float | None:
-    """The lead of one row over another in a column, over the seeds both have, where both ran equally far."""
-    if left.kind or right.kind or left.column is not right.column or left.cell.rounds != right.cell.rounds:
+    """The lead of one row over another in a column, over the seeds both have, where both ran equally far or so far."""
+    if left.column is not right.column or (left.kind, left.argument) != (right.kind, right.argument):
+        return None
+    if left.kind == "at":
+        return ahead(*(_at_by_seed(one.cell, int(one.argument)) for one in (left, right)))
+    if left.kind or left.cell.rounds != right.cell.rounds:
         return None
     return ahead(*(by_seed(one.column, one.cell.records, one.cell.rounds) for one in (left, right)))
 
@@ -71,7 +76,7 @@ def _term(text: str, table: Table) -> _Term:
     kind, _, argument = rest[len(column.key) + 1 :].partition(" ") if column is not None else ("?", "", "")
     if column is None or cell is None or kind not in READINGS:
         raise ConfigError(f"{table.experiment.id}: its text asks for {{{text}}}, which is no number of its table")
-    return _Term(cell, column, kind, READINGS[kind](cell, argument), _writer(kind, column))
+    return _Term(cell, column, kind, argument, READINGS[kind](cell, argument), _writer(kind, column))
 
 
 def _first(text: str, names: Sequence[str]) -> str:
@@ -91,8 +96,13 @@ def _ours(cell: Cell, argument: str) -> float | None:
 
 def _at(cell: Cell, argument: str) -> float | None:
     """Accuracy at a round, in percent, the mean over runs."""
-    values = [curve[int(argument)] for curve in _curves(cell) if int(argument) in curve]
-    return 100 * statistics.fmean(values) if values else None
+    values = _at_by_seed(cell, int(argument)).values()
+    return statistics.fmean(values) if values else None
+
+
+def _at_by_seed(cell: Cell, round: int) -> dict[int, float]:
+    seeds = [record.seed for record in cell.records or cell.diverged]
+    return {seed: 100 * curve[round] for seed, curve in zip(seeds, _curves(cell), strict=True) if round in curve}
 
 
 def _to(cell: Cell, argument: str) -> float | None:
