@@ -26,6 +26,10 @@ class RunError(AccordError):
     """A run cannot go on (disk full, folder not writable, too few clients answered)."""
 
 
+class InUseError(RunError):
+    """Another process works in the folder."""
+
+
 class DivergedError(RunError):
     """Training produced a loss or weight that is not a finite number."""
 

@@ -221,7 +221,7 @@ def test_a_diverged_run_is_a_result(
         ({"scale": "huge"}, "scale 'huge' is unknown"),
         ({"device": "tpu"}, "device 'tpu' is unknown"),
         ({"jobs": 0}, "jobs: must be at least 1"),
-        ({"minutes": 0}, "minutes: must be above 0"),
+        ({"minutes": 0}, "minutes: must be a number above 0"),
         ({"seeds": []}, "seeds: name at least one"),
         ({"sets": ["local.lr=1"]}, "local.lr belongs to the experiment"),
     ],

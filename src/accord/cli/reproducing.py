@@ -70,9 +70,13 @@ def reproduce(
     except KeyboardInterrupt as stop:
         raise Stopped("run the same command again to go on") from stop
     typer.echo("\n\n".join(one.text for one in found))
-    for one in found:
-        if one.folders:
-            write_page(one.folders, runs / f"{one.table.experiment.id}-{scale}.html", quiet)
+    folders: dict[str, list[Path]] = {}
+    for one in found:  # two parts of an experiment are one page
+        known = folders.setdefault(one.table.experiment.id, [])
+        known += [folder for folder in one.folders if folder not in known]
+    for id, of_it in folders.items():
+        if of_it:
+            write_page(of_it, runs / f"{id}-{scale}.html", quiet)
     failed = list(dict.fromkeys(label for one in found for label in one.failed))
     if failed:
         raise RunError(f"{len(failed)} runs failed: {'; '.join(failed)}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from accord.errors import RunError
+from accord.errors import InUseError, RunError
 from accord.wire.files import no_links, refuse_links
 
 # What a run keeps in its folder, and in its `checkpoint`.
@@ -36,10 +36,6 @@ TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")  # of `write_atomic`
 UNFINISHED = re.compile(r"\.round-[0-9]+\.tmp")  # a checkpoint before its rename
 UNFINISHED_MODEL = re.compile(r"\.model\.tmp")
 ROUND = re.compile(r"round-([0-9]+)")  # a checkpoint
-
-
-class InUseError(RunError):
-    """Another process works in a run's folder."""
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:

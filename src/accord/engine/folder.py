@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from accord.config import RunConfig, load_config, to_toml
-from accord.engine.files import TEMPORARY, InUseError, only_here, write_atomic
+from accord.engine.files import TEMPORARY, only_here, write_atomic
 from accord.engine.identity import FILE, Identity, check_plugins, keep
-from accord.errors import CheckpointError, ConfigError, RunError
+from accord.errors import CheckpointError, ConfigError, InUseError, RunError
 
 CONFIG = "config.toml"  # written last: a folder with it holds a run
 

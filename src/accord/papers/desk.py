@@ -18,7 +18,7 @@ from typing import Protocol
 
 import torch
 
-from accord.errors import AccordError, DivergedError
+from accord.errors import AccordError, DivergedError, InUseError
 from accord.papers.turns import note
 from accord.papers.wanted import Wanted
 from accord.study.entry import Entry
@@ -74,9 +74,15 @@ class Desk(Listener):
     def started(self, place: int) -> None:
         run, entry = self._runs[place]
         note(self._folder, entry.folder.name, began=True)
-        self._say(f"{'goes on' if entry.begun else 'started'}: {run.label}")
+        begun = "goes on" if (entry.folder / "checkpoint").is_dir() else "starts again"
+        self._say(f"{begun if entry.begun else 'started'}: {run.label}")
 
     def ended(self, place: int, error: AccordError | None) -> None:
+        if isinstance(error, InUseError):  # its record is theirs to write
+            run, entry = self._runs[place]
+            note(self._folder, entry.folder.name, began=False)
+            self._say(f"at work in another process: {run.label}")
+            return
         diverged, failed = fate(error)
         seen = f"; see {log_of(self._runs[place][1])}" if failed else ""
         self._gone(place, "diverged" if diverged else "failed" if failed else "ended", diverged, failed + seen)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from accord.engine.files import write_atomic
+from accord.errors import ConfigError
 from accord.papers import shelf, words
 from accord.papers.drawing import Drawn
 from accord.papers.experiment import Experiment, Setting
 from accord.papers.figures import draw
 from accord.papers.readings import filled
 from accord.papers.records import OLD, Record, Records
-from accord.papers.reproduction import seeds_of
+from accord.papers.reproduction import check_writable, seeds_of
 from accord.papers.singles import broken, repeats
 from accord.papers.table import Table
 
@@ -43,6 +44,9 @@ CAPTIONS = {
 def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None) -> list[Path]:
     """The pages of `papers` (None: of all that have records), their figures, and the index."""
     records = Records.of([results])
+    if not records.by_question:
+        raise ConfigError(f"--results {results}: there are no records in it to write pages from")
+    check_writable(docs=docs)
     tables = all_tables(records)
     written = []
     for paper in papers if papers is not None else list(shelf.PAPERS):
@@ -95,6 +99,10 @@ def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[s
         parts += section(table, drawn.get(table.experiment.id, ()))
     parts += ["## The settings, and how they were read", *settings(shown)]
     asides = {
+        "Records left out": [
+            wrapped(f"- `{path}`, which this version cannot read: {why}", "  ")
+            for path, why in records.unreadable.items()
+        ],
         "Runs that broke off": broken(shown, records),
         "Two runs of one configuration and seed": repeats(shown, records),
     }
@@ -194,9 +202,10 @@ def made_with(records: Iterable[Record]) -> str:
         share = sum(record.device_seconds for record in known)
         times = " | ".join(f"{time:.0f}" if time else "-" for time in (seconds, share))
         numbers = f"{len(known)} | {rounds} | {times}"
-        lines.append(f"| {version} | {where} | {note} | {numbers} |")
-    said = [CLOCK, *([EARLIER] if any(version.startswith(OLD) for version, _, _ in groups) else [])]
-    return "\n\n".join(["\n".join(lines), *map(wrapped, said)])
+        said = note.replace("|", "\\|")
+        lines.append(f"| {version} | {where} | {said} | {numbers} |")
+    notes = [CLOCK, *([EARLIER] if any(version.startswith(OLD) for version, _, _ in groups) else [])]
+    return "\n\n".join(["\n".join(lines), *map(wrapped, notes)])
 
 
 def index(tables: Sequence[Table]) -> str:

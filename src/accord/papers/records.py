@@ -7,9 +7,11 @@ fast or for how long it was made may differ. So one run serves every table that 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ _OF_THE_DATA = ("dir", "download")
 LOOKS = ("drift", "feature_map", "local_on_global", "local_view", "map", "retrieval", "training", "unseen_epochs")
 OLD = "0.1."  # versions whose clients drew other batches
 FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has
+AWAY = "move it out of the folder of records, or mend it"
 
 
 def question(config: RunConfig) -> str:
@@ -60,6 +63,12 @@ class Record:
         """How far it came: the last round that was evaluated; 0 if it diverged before any was."""
         evaluations = self.fields["evaluations"]
         return int(evaluations[-1]["round"]) if evaluations else 0
+
+    @property
+    def step(self) -> int:
+        """How many rounds lie between two evaluations, but for the last."""
+        rounds = [one["round"] for one in self.fields["evaluations"]]
+        return max((after - before for before, after in pairwise(rounds[:-1])), default=0)
 
     @property
     def finished(self) -> bool:
@@ -121,8 +130,15 @@ class Record:
         return Record(self.path, {**cut, **costs, "rounds_done": seen[-1]["round"], "evaluations": seen})
 
     def complete(self, rounds: int) -> bool:
-        """Whether nothing of it is left to do."""
-        return self.diverged or self.rounds_done >= rounds
+        """Whether nothing of it is left to do; one stopped between its last round and its end has not been judged."""
+        ended = self.finished or bool(self.broke_off) or int(self.fields["rounds"]) > rounds
+        return self.diverged or self.rounds_done > rounds or (self.rounds_done == rounds and ended)
+
+    def every(self, rounds: int) -> Record:
+        """The same run, looked at no more often: "the last five" evaluations are those of the same rounds for all."""
+        evaluations = self.fields["evaluations"]
+        seen = [one for one in evaluations if one["round"] % rounds == 0 or one is evaluations[-1]]
+        return self if len(seen) == len(evaluations) else Record(self.path, {**self.fields, "evaluations": seen})
 
 
 def read_record(path: Path) -> Record:
@@ -130,13 +146,45 @@ def read_record(path: Path) -> Record:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         missing = [name for name in FIRST if name not in fields]
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} cannot be read as a record: {error}") from error
-    if not missing and not (fields["evaluations"] or fields.get("broke_off")):
-        missing = ["evaluations"]
+        if not missing and not (fields["evaluations"] or fields.get("broke_off")):
+            missing = ["evaluations"]
+        wrong = "" if missing else _wrong(fields)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as a record: {error}; {AWAY}") from error
     if missing or not ({"config", "settings"} & fields.keys()):
-        raise DataError(f"{path} is no record of a run: {', '.join(missing) or 'its settings'} are missing in it")
+        raise DataError(
+            f"{path} is no record of a run: {', '.join(missing) or 'its settings'} are missing in it; {AWAY}"
+        )
+    if wrong:
+        raise DataError(f"{path} is no record of a run: {wrong}; {AWAY}")
     return Record(path, fields)
+
+
+def _wrong(fields: Fields) -> str:
+    """What no run can have left; empty: nothing."""
+    evaluations = fields["evaluations"]
+    if not isinstance(evaluations, list) or not all(isinstance(one, dict) for one in evaluations):
+        return "its evaluations are no list of objects"
+    rounds = [one.get("round") for one in evaluations]
+    whole = [fields["seed"], fields["rounds"], *rounds]
+    if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 1 << 63 for one in whole):
+        return "its seed, its rounds and the round of each evaluation must be whole numbers"
+    if sorted(set(rounds)) != rounds:
+        return "the rounds of its evaluations do not rise"
+    if not all(_number(fields.get(name, 0.0)) >= 0 for name in ("seconds", "gpu_seconds")):
+        return "its seconds must be numbers of at least 0"
+    if not all(0 <= _number(one.get("accuracy", 0.0)) <= 1 for one in evaluations):
+        return "its accuracies must be numbers from 0 to 1"
+    for name in ("config", "versions", "hardware", "summary"):
+        if not isinstance(fields.get(name, {}), dict):
+            return f"its {name} must be an object"
+    known = fields.get("config", {}).get("seed", fields["seed"])
+    return "" if known == fields["seed"] else f"it has seed {fields['seed']}, its configuration {known}"
+
+
+def _number(value: Any) -> float:
+    """NaN, which is in no bounds, where it is none."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 @dataclass(frozen=True)

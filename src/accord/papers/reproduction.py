@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from accord.errors import ConfigError
+from accord.errors import AccordError, ConfigError
 from accord.papers import shelf, words
 from accord.papers.asked import Asked
 from accord.papers.desk import Desk, Here, Say, Worker, start_sharing
@@ -33,6 +34,7 @@ class Reproduction:
     foreseen: str = ""  # what these will take
     failed: dict[str, str] = field(default_factory=dict)  # those that broke now, and why
     folders: Sequence[Path] = ()  # of its runs that came to their end here
+    unreadable: Mapping[Path, str] = field(default_factory=dict)  # records that say nothing to this version, and why
 
     @property
     def text(self) -> str:
@@ -46,6 +48,7 @@ class Reproduction:
             parts.append(f"Still to run ({len(self.missing)}): {'; '.join(self.missing)}. {self.foreseen}".rstrip())
         parts.append("\n".join(line for line in words.gaps(self.table) if "cannot be run yet" in line))
         parts += [f"failed: {label}: {why}" for label, why in self.failed.items()]
+        parts += [f"left out: {path}, which this version cannot read: {why}" for path, why in self.unreadable.items()]
         return "\n\n".join(part for part in parts if part)
 
 
@@ -122,7 +125,7 @@ def reproduce_all(
     say: Say = print,
 ) -> list[Reproduction]:
     """Several experiments as one queue, in their order: a machine does not wait for the last run of one of them."""
-    _check(scale, device, jobs, minutes)
+    _check(scale, device, jobs, minutes, note)
     check_distinct(several(seeds, "seeds"), "seeds")
     check_free(sets)
     runs, results = Path(runs) / scale, Path(results) if scale != "smoke" else Path(runs) / scale / "records"
@@ -130,13 +133,14 @@ def reproduce_all(
     machine = for_machine("cpu" if small and device == "auto" else device, one_core=small or jobs > 1)
     machine += ["checkpoint.every=0", "compile=false"] if small else []  # over before it could be stopped
     settings = [*sets, *_not_given(machine, sets)]
-    parts = [(one.experiment, one.runs(seeds, scale, settings)) for one in asked]
+    parts = [one.runs(seeds, scale, settings) for one in asked]
     queue: dict[Path, Wanted] = {}
-    for run in (run for _, part in parts for run in part):
+    for run in (run for part in parts for run in part):
         queue.setdefault(run.entry(runs).folder, run)
     failed: dict[Path, str] = {}
     left = missing([*queue.values()], Records.of([results]))
     if left and not only_show:
+        check_writable(runs=runs, results=results)
         say(f"{len(queue)} runs, {len(queue) - len(left)} of them done before")
         if mps:
             say(start_sharing())
@@ -145,7 +149,8 @@ def reproduce_all(
         worker: Worker = Here(runs, keeper) if small else Desk(runs, jobs, keeper, _timed(say))
         worker.work(left, until)
     records = Records.of([results])
-    return [_outcome(Table.of(one, records, seeds, scale), part, records, runs, failed) for one, part in parts]
+    tables = [Table.of(one.experiment, records, seeds, scale, one.places) for one in asked]
+    return [_outcome(table, part, records, runs, failed) for table, part in zip(tables, parts, strict=True)]
 
 
 def _outcome(
@@ -159,6 +164,7 @@ def _outcome(
         foreseen(left, records) if table.scale != "smoke" else "",
         {label: failed[folder] for folder, label in folders.items() if folder in failed},
         [folder for folder in folders if (folder / "summary.json").is_file()],
+        records.unreadable,
     )
 
 
@@ -185,8 +191,14 @@ class _Keeper:
     def _says_less(self, record: Record, run: Wanted) -> bool:
         """Whether the file holds more of the same run, which had been begun again and stopped early."""
         known = read_record(record.path) if record.path.is_file() else None
-        same = known is not None and question(known.config) == run.question
-        return known is not None and same and known.rounds_done > record.rounds_done
+        if known is None:
+            return False
+        try:
+            same = question(known.config) == run.question
+        except AccordError:  # of a version whose settings this one does not have: kept beside the new one
+            known.path.replace(known.path.with_suffix(".unread"))
+            return False
+        return same and known.rounds_done > record.rounds_done
 
 
 def seeds_of(records: Records) -> list[int]:
@@ -194,14 +206,28 @@ def seeds_of(records: Records) -> list[int]:
     return sorted({seed for _, seed in records.by_question})
 
 
-def _check(scale: str, device: str, jobs: int, minutes: float | None) -> None:
+def check_writable(**folders: Path) -> None:
+    """Refuse folders that cannot be written into, before hours of work that would be lost."""
+    for what, folder in folders.items():
+        probe = folder / f".probe-{os.getpid()}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise ConfigError(f"--{what} {folder}: cannot be written into: {error.strerror or error}") from error
+
+
+def _check(scale: str, device: str, jobs: int, minutes: float | None, note: str) -> None:
     for what, value, allowed in (("scale", scale, get_args(Scale)), ("device", device, ("auto", "cpu", "cuda"))):
         if value not in allowed:
             raise ConfigError(f"{what} {value!r} is unknown. Allowed: {', '.join(allowed)}.")
     if whole(jobs, "jobs") < 1:
         raise ConfigError(f"jobs: must be at least 1, not {jobs}")
-    if minutes is not None and not minutes > 0:
-        raise ConfigError(f"minutes: must be above 0, not {minutes}")
+    if minutes is not None and (isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0):
+        raise ConfigError(f"minutes: must be a number above 0, not {minutes!r}")
+    if note and not note.isprintable():
+        raise ConfigError(f"note: must be one line of text, not {note!r}")
 
 
 def _not_given(machine: Sequence[str], sets: Sequence[str]) -> list[str]:

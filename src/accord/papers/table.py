@@ -52,8 +52,8 @@ class Order:
     compared: int  # rows with both numbers
     pairs: int  # of rows that differ in the paper and have a seed in common
     kept: int  # of these, in the same order here
-    best_printed: bool  # the paper's own method leads there
-    best_ours: bool  # and here
+    best_printed: bool  # the paper's own method leads there, or shares the lead, and can be compared here
+    best_ours: bool | None  # it leads here; None: it shares the lead
     lead_printed: float | None  # of the own method over the baseline; positive is better
     lead_ours: float | None
 
@@ -67,9 +67,20 @@ class Table:
     scale: Scale = "full"
 
     @classmethod
-    def of(cls, experiment: Experiment, records: Records, seeds: Sequence[int], scale: Scale = "full") -> Table:
-        """Filled with the records that answer its questions. Seeds that were never run are left out."""
-        places = experiment.places[:1] if scale == "smoke" else experiment.places
+    def of(
+        cls,
+        experiment: Experiment,
+        records: Records,
+        seeds: Sequence[int],
+        scale: Scale = "full",
+        chosen: Sequence[str] = (),
+    ) -> Table:
+        """Filled with the records that answer its questions. Seeds that were never run are left out.
+
+        A smoke test has one place: the first, or the first of those `chosen`.
+        """
+        places = [place for place in experiment.places if not chosen or place.name in chosen]
+        places = places[:1] if scale == "smoke" else experiment.places
         cells: dict[tuple[str, str], Cell] = {}
         for place in places:
             for row in experiment.rows:
@@ -150,11 +161,11 @@ def order(
     leads: list[float | None] = [None, None]
     if own in ours and baseline in ours and own != baseline:
         leads = [printed[own] - printed[baseline], ahead(ours[own], ours[baseline])]
-    best = [False, False]
-    if own in ours:
-        over = [ahead(ours[own], others) for others in ours.values()]
-        best = [printed[own] == max(printed.values()), all(lead is None or lead >= 0 for lead in over)]
-    return Order(at, len(ours), len(pairs), kept, best[0], best[1], leads[0], leads[1])
+    over = [ahead(ours[own], others) for row, others in ours.items() if own in ours and row != own]
+    known = [lead for lead in over if lead is not None]
+    best_printed = bool(known) and printed[own] == max(printed.values())
+    best_ours = None if known and min(known) == 0 else bool(known) and min(known) > 0
+    return Order(at, len(ours), len(pairs), kept, best_printed, best_ours, leads[0], leads[1])
 
 
 def cell(row: Row, column: Column, records: Sequence[Record]) -> Cell:
@@ -186,7 +197,7 @@ def _records(
         if record is not None and (
             not experiment.like or record.shows(config)
         ):  # another view must have been looked at
-            found.append(read_as(row.accuracy, record.until(config.rounds)))
+            found.append(read_as(row.accuracy, record.until(config.rounds).every(config.evaluate.every)))
     return found
 
 

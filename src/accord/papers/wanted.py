@@ -78,12 +78,17 @@ def wanted(
     _check_names(experiment, "row", rows, [row.name for row in experiment.rows])
     _check_names(experiment, "place", places, [place.name for place in experiment.places])
     chosen_places = [place for place in experiment.places if not places or place.name in places]
+    if scale == "smoke":
+        chosen_places = chosen_places[:1]
+    chosen_rows = [row for row in experiment.by_importance if not rows or row.name in rows]
+    if not any(experiment.holds(row, place) for row in chosen_rows for place in chosen_places):
+        named = (", ".join(one.name for one in some) for some in (chosen_rows, chosen_places))
+        raise ConfigError("{}: no row of {} is part of {}; see its table for which are".format(experiment.id, *named))
     found: dict[tuple[str, int], Wanted] = {}
     for seed in seeds:
-        for row in experiment.by_importance:
-            for place in chosen_places[:1] if scale == "smoke" else chosen_places:
-                chosen = (not rows or row.name in rows) and experiment.holds(row, place)
-                if chosen and not experiment.obstacle(row, place):
+        for row in chosen_rows:
+            for place in chosen_places:
+                if experiment.holds(row, place) and not experiment.obstacle(row, place):
                     one = Wanted(experiment, row, place, experiment.config(row, place, seed, scale, sets))
                     found.setdefault((one.question, seed), one)
     return list(found.values())

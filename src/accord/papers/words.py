@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from accord.papers.experiment import Column, Place, Row
+from accord.papers.numbers import VALUES
 from accord.papers.table import Cell, Table, ahead, by_seed
 
 LEGEND = (
@@ -81,7 +82,8 @@ def orders(table: Table) -> list[str]:
             continue
         words = [f"{order.kept} of {order.pairs} pairs of methods in the paper's order"]
         if order.best_printed:
-            where = "in the paper and here" if order.best_ours else "in the paper, not here"
+            here = {True: "and here", False: "not here", None: "here level with others"}[order.best_ours]
+            where = f"in the paper{'' if order.best_ours else ','} {here}"
             words.append(f"of the {order.compared} compared {own} is the best {where}")
         if order.lead_printed is not None and order.lead_ours is not None:
             leads = (signed(column, order.lead_printed), signed(column, order.lead_ours))
@@ -146,10 +148,22 @@ def gaps(table: Table) -> list[str]:
             said.setdefault(f"{place.name}, {reason}", []).append(title)
     for column in table.columns:
         for name, cell in table.of_column(column).items():
+            for text in _rarely(table, column, name, cell):
+                titles = said.setdefault(text, [])
+                titles += [title for title in [table.experiment.row(name).title] if title not in titles]
             known = said.setdefault(f"{column.place.name}, seeds that did not get as far as others", [])
             texts = [f"{table.experiment.row(name).title} seed {r.seed} (round {r.rounds_done})" for r in cell.shorter]
             known += [text for text in texts if text not in known]
     return [f"{where}: {', '.join(rows)}" for where, rows in said.items() if rows]
+
+
+def _rarely(table: Table, column: Column, row: str, cell: Cell) -> list[str]:
+    """Where runs were looked at less often than asked: a mean over evaluations is then one over other rounds."""
+    if not cell.all or (column.number.metric not in VALUES and column.number.target is None):
+        return []
+    every = table.experiment.config(table.experiment.row(row), column.place, 0, table.scale).evaluate.every
+    steps = sorted({record.step for record in cell.all if record.step > every})
+    return [f"{column.place.name}, looked at every {step} rounds, the others every {every}" for step in steps]
 
 
 def _in(table: Table, place: Place) -> list[tuple[Row, Column]]:

@@ -41,6 +41,7 @@ Failure = tuple[str, str]  # an error's kind and text
 AUTO = "auto"
 ON_GPU = 8  # processes that share one GPU, where nobody says how many
 GRACE = 20.0  # seconds a process has to end by itself
+LONGEST = 86400.0  # seconds at a time: systems count a wait in milliseconds, with 32 bits
 
 
 class Listener:
@@ -89,7 +90,7 @@ def side_by_side(
                 listener.started(place)
                 ours, process = _start(context, works[place], share, list(running))
                 running[ours] = place, process
-            for end in wait(list(running), None if until == math.inf else max(last_call - time.monotonic(), 0)):
+            for end in wait(list(running), min(max(last_call - time.monotonic(), 0), LONGEST)):
                 pipe: Any = end
                 place, process = running[pipe]
                 try:
@@ -136,12 +137,6 @@ def _start(context: Any, work: Work, share: int, others: Sequence[Connection]) -
 
 def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules: Sequence[str], share: int) -> None:
     """A piece, in its process."""
-    for end in inherited:
-        end.close()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as well as Ctrl-C does
-    if hasattr(select, "poll"):  # where there is none, it notices at the next thing it tells
-        threading.Thread(target=_end_unheard, args=(pipe,), daemon=True).start()
 
     def send(kind: str, value: Any) -> None:
         try:
@@ -150,6 +145,12 @@ def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules
             raise KeyboardInterrupt from None  # nobody listens any more
 
     try:
+        for end in inherited:
+            end.close()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as well as Ctrl-C does
+        if hasattr(select, "poll"):  # where there is none, it notices at the next thing it tells
+            threading.Thread(target=_end_unheard, args=(pipe,), daemon=True).start()
         send("ended", carried_out(work, lambda value: send("told", value), modules, share))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
