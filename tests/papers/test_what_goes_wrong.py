@@ -24,7 +24,7 @@ from accord.papers.pages import write_pages
 from accord.papers.records import Record, Records, read_record
 from accord.papers.table import Table, order
 from accord.papers.turns import FILE, shares
-from accord.papers.wanted import for_machine, missing, wanted
+from accord.papers.wanted import for_machine, kept, missing, wanted
 from papers.conftest import TINY, Write, table, tiny
 
 
@@ -219,6 +219,20 @@ def test_a_run_at_work_elsewhere_has_not_failed(tmp_path: Path) -> None:
     assert found.missing == ["fedavg in digits, seed 0"]
     assert said[-1].endswith("at work in another process: fedavg in digits, seed 0")
     assert not list((tmp_path / "results").rglob("*.json"))
+
+
+def test_a_run_that_goes_on_says_with_what_it_was_begun(tmp_path: Path) -> None:
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu"}
+    one = next(o for o in wanted(tiny(), (0,), "full", ["fedavg"], for_machine("cpu", one_core=False)))
+    entry = one.entry(tmp_path / "runs" / "full")
+    assert kept(entry) == [], "it has not begun"
+    with pytest.raises(KeyboardInterrupt):
+        accord.run(entry.config, observers=[_StopAfterTheLastRound()])
+    assert kept(entry) == []
+    said: list[str] = []
+    found = accord.reproduce(tiny(), rows=["fedavg"], sets=["checkpoint.keep=7"], say=said.append, **where)
+    assert found.missing == []
+    assert said[1].endswith("goes on: fedavg in digits, seed 0 (with checkpoint.keep=1, as it was begun)")
 
 
 def test_what_a_killed_desk_had_under_way_ends_with_its_last_line(tmp_path: Path) -> None:

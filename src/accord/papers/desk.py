@@ -20,7 +20,7 @@ import torch
 
 from accord.errors import AccordError, DivergedError, InUseError
 from accord.papers.turns import note
-from accord.papers.wanted import Wanted
+from accord.papers.wanted import Wanted, kept
 from accord.study.entry import Entry
 from accord.study.inputs import Inputs
 from accord.study.pool import Listener, Tell, side_by_side
@@ -75,7 +75,9 @@ class Desk(Listener):
         run, entry = self._runs[place]
         note(self._folder, entry.folder.name, began=True)
         begun = "goes on" if (entry.folder / "checkpoint").is_dir() else "starts again"
-        self._say(f"{begun if entry.begun else 'started'}: {run.label}")
+        before = kept(entry)
+        said = f" (with {', '.join(before)}, as it was begun)" if before else ""
+        self._say(f"{begun if entry.begun else 'started'}: {run.label}{said}")
 
     def ended(self, place: int, error: AccordError | None) -> None:
         if isinstance(error, InUseError):  # its record is theirs to write

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from accord.engine.files import write_atomic
 from accord.errors import ConfigError
@@ -18,6 +17,7 @@ from accord.papers.records import OLD, Record, Records
 from accord.papers.reproduction import check_writable, seeds_of
 from accord.papers.singles import broken, repeats
 from accord.papers.table import Table
+from accord.papers.wanted import flat
 
 WIDTH = 120
 CLOCK = (
@@ -165,27 +165,13 @@ def settings(tables: Sequence[Table]) -> list[str]:
     parts = []
     for one in used.values():
         parts.append(f"**{one.title}** (`{one.name}`)")
-        parts.append(wrapped("`" + "`, `".join(flat(one.config)) + "`"))
+        said = [f"{name}={value}" for name, value in flat(one.config)]
+        parts.append(wrapped("`" + "`, `".join(said) + "`"))
         if one.readings:
             lines = ["| what | read as | why |", "|---|---|---|"]
             lines += [f"| {r.what} | {r.choice} | {r.why} |" for r in one.readings]
             parts.append("\n".join(lines))
     return parts
-
-
-def flat(tree: Mapping[str, Any], above: str = "") -> list[str]:
-    """Settings as the command line has them.
-
-    >>> flat({"data": {"name": "mnist"}, "rounds": 3})
-    ['data.name=mnist', 'rounds=3']
-    """
-    found: list[str] = []
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            found += flat(value, f"{above}{name}.")
-        else:
-            found.append(f"{above}{name}={str(value).lower() if isinstance(value, bool) else value}")
-    return found
 
 
 def made_with(records: Iterable[Record]) -> str:

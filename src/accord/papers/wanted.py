@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from accord.config import RunConfig, to_dict
+from accord.engine.folder import read_config
 from accord.errors import ConfigError, nearest
 from accord.papers.experiment import Experiment, Place, Row, Scale
 from accord.papers.records import Records, question
@@ -112,11 +113,37 @@ def _check_names(experiment: Experiment, what: str, names: Sequence[str], known:
             )
 
 
+def kept(entry: Entry) -> list[str]:
+    """The machine's settings that a run goes on with, as it was begun with them, though others are asked for now."""
+    if not entry.begun:
+        return []
+    begun, asked = (dict(flat(to_dict(config))) for config in (read_config(entry.folder), entry.config))
+    return [f"{key}={value}" for key, value in begun.items() if is_free(key) and asked.get(key) != value]
+
+
+def flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Settings as the command line has them, name and value.
+
+    >>> dict(flat({"data": {"name": "mnist", "download": False}, "rounds": 3}))
+    {'data.name': 'mnist', 'data.download': 'false', 'rounds': '3'}
+    """
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_free(key: str) -> bool:
+    """Whether `--set` may change it."""
+    return any(key == free or (free.endswith(".") and key.startswith(free)) for free in FREE)
+
+
 def check_free(sets: Sequence[str]) -> None:
     """Refuse changes that would make a run another one than the experiment's."""
     for text in sets:
         key = text.partition("=")[0].strip()
-        if not any(key == free or (free.endswith(".") and key.startswith(free)) for free in FREE):
+        if not is_free(key):
             allowed = ", ".join(free + "..." if free.endswith(".") else free for free in FREE)
             raise ConfigError(f"--set {text}: {key} belongs to the experiment; only the machine's settings: {allowed}")
 
