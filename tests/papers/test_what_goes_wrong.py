@@ -46,6 +46,7 @@ from papers.conftest import TINY, Write, table, tiny
         ("evaluations", [{"round": 1, "accuracy": float("nan")}], "from 0 to 1"),
         ("evaluations", [{"round": 1, "accuracy": "0.7"}], "from 0 to 1"),
         ("evaluations", [], "evaluations are missing"),
+        ("evaluations", [{"round": 1, "accuracy": -0.1}], "from 0 to 1"),
         ("seconds", "x", "its seconds"),
         ("seconds", float("nan"), "its seconds"),
         ("gpu_seconds", -1, "its seconds"),
@@ -61,6 +62,13 @@ def test_what_is_no_record_is_refused_by_name(write: Write, field: str, value: o
     with pytest.raises(DataError, match=f"fedavg-seed0.json is no record of a run: .*{said}.*; move it out") as error:
         read_record(path)
     assert str(path) in str(error.value)
+
+
+def test_numbers_beyond_any_are_refused_by_name(write: Write) -> None:
+    path = write("fedavg", [0.5])
+    path.write_text(path.read_text().replace("0.5", "1" + "0" * 400))
+    with pytest.raises(DataError, match=r"fedavg-seed0\.json cannot be read as a record"):
+        read_record(path)
 
 
 @pytest.mark.parametrize("text", ["[]", '"rounds seed seconds evaluations"', "[" * 100_000, "7", "{", ""])
@@ -229,6 +237,11 @@ def test_a_run_that_goes_on_says_with_what_it_was_begun(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         accord.run(entry.config, observers=[_StopAfterTheLastRound()])
     assert kept(entry) == []
+    config = entry.folder / "config.toml"
+    whole = config.read_text()
+    config.write_text("rounds = [")
+    assert kept(entry) == [], "the run will say so"
+    config.write_text(whole)
     said: list[str] = []
     found = accord.reproduce(tiny(), rows=["fedavg"], sets=["checkpoint.keep=7"], say=said.append, **where)
     assert found.missing == []

@@ -149,7 +149,7 @@ def read_record(path: Path) -> Record:
         if not missing and not (fields["evaluations"] or fields.get("broke_off")):
             missing = ["evaluations"]
         wrong = "" if missing else _wrong(fields)
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(f"{path} cannot be read as a record: {error}; {AWAY}") from error
     if missing or not ({"config", "settings"} & fields.keys()):
         raise DataError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from accord.config import RunConfig, to_dict
 from accord.engine.folder import read_config
-from accord.errors import ConfigError, nearest
+from accord.errors import AccordError, ConfigError, nearest
 from accord.papers.experiment import Experiment, Place, Row, Scale
 from accord.papers.records import Records, question
 from accord.study.entry import Entry
@@ -117,7 +117,11 @@ def kept(entry: Entry) -> list[str]:
     """The machine's settings that a run goes on with, as it was begun with them, though others are asked for now."""
     if not entry.begun:
         return []
-    begun, asked = (dict(flat(to_dict(config))) for config in (read_config(entry.folder), entry.config))
+    try:
+        known = read_config(entry.folder)
+    except AccordError:  # the run itself says so when it is resumed
+        return []
+    begun, asked = (dict(flat(to_dict(config))) for config in (known, entry.config))
     return [f"{key}={value}" for key, value in begun.items() if is_free(key) and asked.get(key) != value]
 
 
