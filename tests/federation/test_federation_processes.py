@@ -56,7 +56,7 @@ def test_a_process_is_known_by_number_and_beginning(tmp_path: Path, started: lis
     process = begin(started, tmp_path, SLEEP)
     assert process.alive
     assert exit_code(process) is None
-    assert marked([process.mark]) == [process.pid]
+    assert waited(lambda: marked([process.mark]) == [process.pid], 5), "it has no surroundings while it begins"
     assert Process(**process.as_json()) == process
     end([process])
     assert not process.alive
@@ -86,7 +86,7 @@ def test_what_left_the_group_and_what_is_deaf_ends_too(tmp_path: Path, started: 
     assert waited(lambda: "ready" in log.read_text(), 20)
     child = int(log.read_text().split()[1])
     assert os.getsid(child) != os.getsid(process.pid)
-    assert marked([process.mark]) == sorted([process.pid, child])
+    assert waited(lambda: marked([process.mark]) == sorted([process.pid, child]), 5)
     end([process], grace=0.3)
     assert began(child) is None
     assert not process.alive
@@ -99,7 +99,7 @@ def test_what_a_dead_process_has_left_is_found_by_its_mark(tmp_path: Path, start
     child = int(log.read_text().split()[1])
     os.kill(process.pid, signal.SIGKILL)
     assert waited(lambda: not process.alive, 5)
-    assert marked([process.mark]) == [child]
+    assert waited(lambda: marked([process.mark]) == [child], 5)
     end([process], grace=0.3)
     assert began(child) is None
 

@@ -101,28 +101,35 @@ def test_in_time_nobody_is_at_work_any_more() -> None:
 
 
 SILENT = """
-import sys, time
+import signal, sys, time
 from accord.study.pool import Listener, side_by_side
 
+heard = signal.pthread_kill
+
+def lost(thread, number):
+    signal.pthread_kill = heard
+
 def wait(tell):
+    if sys.argv[2] == "lost":
+        signal.pthread_kill = lost
     print("at work", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 
 if __name__ == "__main__":
     side_by_side([wait, wait], 2, Listener(), on_gpu=sys.argv[1] == "forkserver")
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
-def test_who_tells_nothing_does_not_outlive_a_killed_parent(method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "first"), [("fork", "heard"), ("forkserver", "heard"), ("fork", "lost")])
+def test_who_tells_nothing_does_not_outlive_a_killed_parent(method: str, first: str, tmp_path: Path) -> None:
     (tmp_path / "silent.py").write_text(SILENT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(tmp_path / "silent.py"), method]
+    command = [sys.executable, str(tmp_path / "silent.py"), method, first]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
         assert parent.stdout is not None
         assert [parent.stdout.readline() for _ in range(2)] == [b"at work\n"] * 2
         parent.kill()
-        assert parent.communicate(timeout=20)[0] == b"", "it ends when the last who could write is gone"
+        assert parent.communicate(timeout=60)[0] == b"", "it ends when the last who could write is gone"
 
 
 def folders(result: Any) -> dict[str, bytes]:

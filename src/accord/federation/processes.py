@@ -131,19 +131,24 @@ def end(processes: Iterable[Process], grace: float = GRACE) -> None:
     """End these and whatever they started: asked first, then without asking."""
     known = list(processes)
     marks = {process.mark for process in known}
+    seen: dict[int, str | None] = {}  # a process that is dying has no mark any more, and still its files and ports
+
+    def left_over() -> list[int]:
+        seen.update((pid, began(pid)) for pid in marked(marks) if pid not in seen)
+        return [pid for pid, moment in seen.items() if moment is not None and began(pid) == moment]
 
     def over() -> bool:
-        return not any(process.alive for process in known) and not marked(marks)
+        return not any(process.alive for process in known) and not left_over()
 
     for kind, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, GRACE)):
         for process in known:
             if process.alive:
                 _signal_group(process.pid, kind)
-        for pid in marked(marks):
+        for pid in left_over():
             _signal(pid, kind)
         if waited(over, seconds):
             return
-    left = marked(marks) or [process.pid for process in known if process.alive]
+    left = left_over() or [process.pid for process in known if process.alive]
     raise RunError(f"processes {', '.join(map(str, left))} do not end: end them by hand (kill -9)")
 
 

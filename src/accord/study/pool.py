@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import FrameType
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ Failure = tuple[str, str]  # an error's kind and text
 AUTO = "auto"
 ON_GPU = 8  # processes that share one GPU, where nobody says how many
 GRACE = 20.0  # seconds a process has to end by itself
+AGAIN = 1.0  # seconds between two signals to one that has not heard the first
 LONGEST = 86400.0  # seconds at a time: systems count a wait in milliseconds, with 32 bits
 
 
@@ -144,24 +146,35 @@ def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules
         except OSError:
             raise KeyboardInterrupt from None  # nobody listens any more
 
+    heard: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
     try:
         for end in inherited:
             end.close()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as well as Ctrl-C does
+        signal.signal(signal.SIGTERM, stop)  # ends as well as Ctrl-C does
         if hasattr(select, "poll"):  # where there is none, it notices at the next thing it tells
-            threading.Thread(target=_end_unheard, args=(pipe,), daemon=True).start()
+            threading.Thread(target=_end_unheard, args=(pipe, heard), daemon=True).start()
         send("ended", carried_out(work, lambda value: send("told", value), modules, share))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
 
 
-def _end_unheard(pipe: Connection) -> None:
-    """Wait until nobody listens any more, which may be never, then end what the main thread does."""
+def _end_unheard(pipe: Connection, heard: Sequence[int]) -> None:
+    """Wait until nobody listens any more, which may be never, then end what the main thread does.
+
+    A signal in the last moment before a long wait does not end that wait: it is sent until it has been heard.
+    """
     end = select.poll()
     end.register(pipe.fileno(), 0)  # an error is always told: the other end is closed
     end.poll()
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+    while not heard:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        time.sleep(AGAIN)
 
 
 def carried_out(work: Work, tell: Tell, modules: Sequence[str], share: int) -> Failure | None:
