@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -125,11 +126,25 @@ def test_who_tells_nothing_does_not_outlive_a_killed_parent(method: str, first: 
     (tmp_path / "silent.py").write_text(SILENT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(tmp_path / "silent.py"), method, first]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+    with (tmp_path / "errors").open("wb") as errors:
+        parent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, bufsize=0)
+    try:
         assert parent.stdout is not None
-        assert [parent.stdout.readline() for _ in range(2)] == [b"at work\n"] * 2
+        said = [line_within(parent.stdout, 60) for _ in range(2)]
+        assert said == [b"at work\n"] * 2, (tmp_path / "errors").read_text()
         parent.kill()
-        assert parent.communicate(timeout=60)[0] == b"", "it ends when the last who could write is gone"
+        assert line_within(parent.stdout, 60) == b"", "it ends when the last who could write is gone"
+    finally:
+        parent.kill()
+        parent.wait()
+        if parent.stdout is not None:
+            parent.stdout.close()  # whoever is left would hold the other end
+
+
+def line_within(pipe: IO[bytes], seconds: float) -> bytes | None:
+    """None if there was none in time, nor an end."""
+    ready, _, _ = select.select([pipe], [], [], seconds)
+    return pipe.readline() if ready else None
 
 
 def folders(result: Any) -> dict[str, bytes]:
