@@ -117,9 +117,15 @@ def test_overlapping_windows_are_pooled_as_torch_does(dtype: torch.dtype, unusua
 
 @pytest.mark.filterwarnings("ignore", "error:task .* cannot be")  # torch's compiler warns of its own choices
 def test_compiled_clients_move_as_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A convolution with a stride, between layers that the compiler fuses; the other run is exact."""
-    strides, convolve, moves = [], direct.convolve, []
-    monkeypatch.setattr(direct, "convolve", lambda *given: strides.append(given[-1]) or convolve(*given))
+    """A convolution with a stride, between layers that the compiler fuses; the other run is exact.
+
+    Of three clients the first goes alone, and the two after it are a stack.
+    """
+    from accord.executors.kernels import tiles
+
+    # Seen where it runs: a compiled step is traced once, and its operators call these kernels every time.
+    used, images, moves = set(), tiles.images, []
+    monkeypatch.setattr(tiles, "images", lambda *given: used.add(given[4:6]) or images(*given))
     torch.compiler.reset()
     for compiled, precision in ((True, "tf32"), (False, "fp32")):
         model = tiny_model("fedbr_cnn", shape=(1, 28, 28), device="cuda", form={"compiled": compiled})
@@ -127,10 +133,10 @@ def test_compiled_clients_move_as_one_after_another(monkeypatch: pytest.MonkeyPa
         options: Any = {"executor": Batched} if compiled else {}
         with numerics(precision):
             data = tiny_data(shape=(1, 28, 28))
-            run = TinyRun("fedavg", model=model, data=data, sampler=Given([0, 2]), lr=0.001, plan=plan, **options)
+            run = TinyRun("fedavg", model=model, data=data, sampler=Given([0, 2, 3]), lr=0.001, plan=plan, **options)
             before = {leaf: value.clone() for leaf, value in run.state["model"].items()}
             run.rounds(1)
         moves.append({leaf: value - before[leaf] for leaf, value in run.state["model"].items()})
-    assert strides == [2]
+    assert used == {(2, 1), (1, 2)}  # stride and spread: forward, and the images' gradient
     for leaf, move in moves[1].items():
         assert torch.linalg.norm(moves[0][leaf] - move) < 0.1 * torch.linalg.norm(move), leaf

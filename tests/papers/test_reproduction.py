@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import accord
+from accord.config import RunConfig
 from accord.errors import ConfigError
 from accord.observe import Observer
-from accord.papers import desk, reproduction, shelf
+from accord.papers import desk, reproduction, shelf, supplies
 from accord.papers.asked import Asked, asked
 from accord.papers.desk import Desk, Here
 from accord.papers.experiment import Experiment
+from accord.papers.printed import NOTHING
 from accord.papers.turns import shares
 from accord.papers.wanted import for_machine, wanted
 from accord.study.pool import side_by_side
@@ -290,3 +292,54 @@ def test_a_run_that_breaks_is_named_with_its_last_words(tmp_path: Path) -> None:
     assert "exists already" in failed
     assert failed.endswith(f"; see {log}")
     assert "Traceback" in log.read_text()
+
+
+def test_data_that_are_not_there_are_said_once_and_the_other_runs_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two federations: of embedded digits, and of a data set whose files nobody has."""
+    in_process(monkeypatch)
+    digits = tiny()
+    (place,) = digits.places
+    far = replace(place.setting, name="far", config={**place.setting.config, "data": {"name": "mnist", "dir": "none"}})
+    column = replace(digits.columns[0], key="far", place=replace(place, name="far", setting=far))
+    rows = [replace(row, printed={**row.printed, "far": NOTHING}) for row in digits.rows[:2]]
+    experiment = replace(digits, columns=[*digits.columns, column], rows=rows, own="fedprox")
+    asked_for: list[str] = []
+    load = supplies.load_data
+
+    def loaded(config: RunConfig) -> object:
+        asked_for.append(config.data.name)
+        return load(replace(config, data=replace(config.data, download=False)))
+
+    monkeypatch.setattr(supplies, "load_data", loaded)
+    said: list[str] = []
+    found = accord.reproduce(
+        experiment, device="cpu", runs=tmp_path / "runs", results=tmp_path / "results", say=said.append
+    )
+    assert asked_for == ["mnist5k", "mnist"]
+    assert "4 runs, 0 of them done before" in said
+    assert "2 of them left out, their data are not to be had: see below the table" in said
+    assert len(records(tmp_path / "results")) == 2
+    assert list(found.failed) == ["fedprox in far, seed 0", "fedavg in far, seed 0"]
+    assert not (tmp_path / "runs" / "full" / "far").exists()
+    assert found.text.count("mnist: its files are not on this machine") == 1
+    assert "failed: fedprox in far, seed 0; fedavg in far, seed 0: mnist: its files" in found.text
+
+
+@pytest.mark.parametrize(
+    ("prints", "code", "said"),
+    [
+        ("", 0, "MPS started"),
+        ("An instance of this daemon is already running", 1, "MPS is at work already"),
+        ("Cannot find CUDA driver", 1, "no MPS: Cannot find CUDA driver"),
+    ],
+)
+def test_what_became_of_sharing_is_said(
+    prints: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = tmp_path / "control"
+    control.write_text(f"#!/bin/sh\necho '{prints}'\nexit {code}\n")
+    control.chmod(0o755)
+    monkeypatch.setattr(desk.shutil, "which", lambda name: str(control))
+    assert desk.start_sharing() == said

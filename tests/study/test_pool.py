@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+import torch
 
 import accord
 from accord.config import RunConfig
@@ -85,6 +86,27 @@ def test_how_many() -> None:
     for wrong in (0, "many", 1.5, True):
         with pytest.raises(ConfigError, match="jobs"):
             how_many(wrong, 3, False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("work", [partial(square, 3), partial(fail, ValueError("wrong")), partial(sleep, 60)])
+@pytest.mark.parametrize("broken", [False, True])
+def test_who_leaves_a_gpu_waits_for_what_is_under_way_there(
+    work: Any, broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its end, after a failure and when it is told to stop; a GPU that failed is no further failure."""
+    waited = tmp_path / "waited"
+
+    def synchronize() -> None:
+        waited.touch()
+        if broken:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    ear = Ear()
+    side_by_side([work], 1, ear, until=time.monotonic() + 1.5)
+    assert waited.exists()
+    assert ear.heard.get(0, [None])[-1] in (None, (RunError, "ValueError: wrong"))
 
 
 def test_in_time_nobody_is_at_work_any_more() -> None:

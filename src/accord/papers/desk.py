@@ -130,4 +130,7 @@ def start_sharing() -> str:
     if control is None:
         return "no MPS here"
     done = subprocess.run([control, "-d"], capture_output=True, text=True)  # noqa: S603 - a fixed command
-    return "MPS started" if done.returncode == 0 else f"no MPS: {(done.stdout + done.stderr).strip()}"
+    said = (done.stdout + done.stderr).strip()
+    if "already running" in said:
+        return "MPS is at work already"
+    return "MPS started" if done.returncode == 0 else f"no MPS: {said}"

@@ -17,6 +17,7 @@ from accord.papers.experiment import Experiment, Scale
 from accord.papers.foreseen import foreseen
 from accord.papers.keeping import hardware, record_of, write_record
 from accord.papers.records import Record, Records, question, read_record
+from accord.papers.supplies import lacking
 from accord.papers.table import Table
 from accord.papers.turns import shares
 from accord.papers.wanted import Wanted, check_free, for_machine, missing
@@ -47,7 +48,10 @@ class Reproduction:
         if self.missing:
             parts.append(f"Still to run ({len(self.missing)}): {'; '.join(self.missing)}. {self.foreseen}".rstrip())
         parts.append("\n".join(line for line in words.gaps(self.table) if "cannot be run yet" in line))
-        parts += [f"failed: {label}: {why}" for label, why in self.failed.items()]
+        together: dict[str, list[str]] = {}
+        for label, why in self.failed.items():
+            together.setdefault(why, []).append(label)
+        parts += [f"failed: {'; '.join(labels)}: {why}" for why, labels in together.items()]
         parts += [f"left out: {path}, which this version cannot read: {why}" for path, why in self.unreadable.items()]
         return "\n\n".join(part for part in parts if part)
 
@@ -142,12 +146,16 @@ def reproduce_all(
     if left and not only_show:
         check_writable(runs=runs, results=results)
         say(f"{len(queue)} runs, {len(queue) - len(left)} of them done before")
+        reasons = lacking(left)
+        failed |= {run.entry(runs).folder: why for run, why in zip(left, reasons, strict=True) if why}
+        if failed:
+            say(f"{len(failed)} of them left out, their data are not to be had: see below the table")
         if mps:
             say(start_sharing())
         keeper = _Keeper(runs, results, hardware(note), failed)
         until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
         worker: Worker = Here(runs, keeper) if small else Desk(runs, jobs, keeper, _timed(say))
-        worker.work(left, until)
+        worker.work([run for run, why in zip(left, reasons, strict=True) if not why], until)
     records = Records.of([results])
     tables = [Table.of(one.experiment, records, seeds, scale, one.places) for one in asked]
     return [_outcome(table, part, records, runs, failed) for table, part in zip(tables, parts, strict=True)]

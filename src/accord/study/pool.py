@@ -22,6 +22,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -162,6 +163,18 @@ def _live(pipe: Connection, inherited: Sequence[Connection], work: Work, modules
         send("ended", carried_out(work, lambda value: send("told", value), modules, share))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    finally:
+        _settle()
+
+
+def _settle() -> None:
+    """Wait for what this process still has under way on a GPU.
+
+    Under MPS one that leaves before that can break all others on the same GPU.
+    """
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        with suppress(RuntimeError):  # a GPU that failed has nothing under way
+            torch.cuda.synchronize()
 
 
 def _end_unheard(pipe: Connection, heard: Sequence[int]) -> None:
