@@ -29,7 +29,6 @@ from accord.data.federated import Environment, FederatedData, Groups, Pool, unch
 from accord.engine.arrivals import StreamingExchange
 from accord.engine.federation import Federation
 from accord.engine.store import ClientStore
-from accord.executors.gpu.frozen import FrozenForward
 from accord.executors.kernels import layers_for
 from accord.executors.sequential import Sequential
 from accord.models import MODELS
@@ -116,8 +115,7 @@ def suited(network: nn.Module, device: str = "cpu", form: Mapping[str, bool] | N
     """The model a run would make of the network: with the layers that suit its place and form."""
     form = form or {}
     chosen = layers_for(device, **{name: form[name] for name in ("channels_last", "compiled") if name in form})
-    quick = FrozenForward if form.get("compiled") and torch.device(device).type == "cuda" else None
-    return Model(network, device, **form, layers=chosen, quick=quick)
+    return Model(network, device, **form, layers=chosen)
 
 
 class Given:

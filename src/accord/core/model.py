@@ -29,7 +29,6 @@ NORM_LAYERS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm
 Shape = tuple[int, ...]
 Fuse = Callable[[Tensor], Tensor]  # what to put in the place of the feature maps
 Layers = Callable[[nn.Module], nn.Module]  # exchanges a network's layers for others that compute the same, in place
-Quick = Callable[..., "Out"]  # a forward, and parameters, buffers and samples to call it with
 
 
 class Classifier(Protocol):
@@ -129,8 +128,7 @@ class Model:
     """`network` is a `Classifier`.
 
     Whoever builds the model hands it the `layers` to compute with, such as those that suit its device.
-    `compiled` says that many clients' forwards are to be traced together. `quick` makes what calls frozen models in a
-    quicker way: up to rounding the same, perhaps on more samples than it is given.
+    `compiled` says that many clients' forwards are to be traced together.
     """
 
     def __init__(
@@ -142,7 +140,6 @@ class Model:
         channels_last: bool = False,
         compiled: bool = False,
         layers: Layers | None = None,
-        quick: Callable[[], Quick] | None = None,
         problem: Problem | None = None,
         fields: Fields | None = None,
     ) -> None:
@@ -154,8 +151,7 @@ class Model:
         check_usable(network)
         network = duplicate(network).to(device)
         self.device = torch.device(device)
-        self.bf16, self.channels_last, self.compiled = bf16, channels_last, compiled
-        self.layers, self.quick = layers, quick
+        self.bf16, self.channels_last, self.compiled, self.layers = bf16, channels_last, compiled, layers
         self.problem = problem or PROBLEMS["classification"]  # what its outputs mean
         self.fields = fields  # of the samples it is given
         self.network = network  # the template
@@ -188,8 +184,6 @@ class Model:
             for module in trained.modules()
             if isinstance(module, _BatchNorm)
         )
-        coupled = any(module.running_mean is None for module in frozen.modules() if isinstance(module, _BatchNorm))
-        self._quick = None if quick is None or coupled else quick()
         self.num_features = int(getattr(network, "num_features", 0))
 
     def _copied(self) -> nn.Module:
@@ -216,7 +210,6 @@ class Model:
             channels_last=self.channels_last,
             compiled=self.compiled,
             layers=self.layers,
-            quick=self.quick,
             problem=self.problem,
             fields=self.fields,
         )
@@ -257,14 +250,6 @@ class Model:
     ) -> Out:
         """Forward in evaluation mode; writes nothing. `fuse` changes the feature maps on their way."""
         return self._call(self._reference, params, buffers, x, fuse)
-
-    def frozen(
-        self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor, fuse: Fuse | None = None
-    ) -> Out:
-        """`reference` of a client's own samples, in the quickest way there is; not for what is done in a step."""
-        if self._quick is None or fuse is not None:
-            return self.reference(params, buffers, x, fuse)
-        return self._quick(self.reference, params, buffers, x)
 
     def maps(self, params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """The feature maps in evaluation mode."""

@@ -29,7 +29,6 @@ from accord.engine.problem import as_asked, check_labels, problem_of
 from accord.errors import ConfigError, DataError
 from accord.executors import check_compiles
 from accord.executors.gpu.compiler import check_compiler
-from accord.executors.gpu.frozen import FrozenForward
 from accord.executors.kernels import layers_for
 from accord.sampling import SAMPLERS
 
@@ -131,7 +130,6 @@ def build_model(config: RunConfig, facts: Facts, network: nn.Module | None, devi
         "channels_last": config.channels_last,
         "compiled": config.compile,
         "layers": layers_for(device, channels_last=config.channels_last, compiled=config.compile),
-        "quick": FrozenForward if config.compile else None,
         "problem": problem_of(facts),
         "fields": facts.fields,
     }

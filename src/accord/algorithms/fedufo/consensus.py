@@ -67,8 +67,7 @@ class GlobalConsensus(fl.Part):
         """The received model's log-probabilities on all samples, and the classes it names, for who wants to know."""
         if not self.acts(job):
             return {}
-        received = job.shared["model"], job.shared["buffers"]
-        logits = in_chunks(lambda x: model.frozen(*received, x).logits, job.data.x)
+        logits = in_chunks(lambda x: _received(model, job, x), job.data.x)
         return {"target": logits.log_softmax(1), "guess": logits.argmax(1)}
 
     def loss(self, view: fl.View) -> fl.Term | None:

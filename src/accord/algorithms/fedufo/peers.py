@@ -55,9 +55,9 @@ def width(model: fl.Model, reads: Reads) -> int:
     return model.num_features if reads == "features" else prod(shape) if len(shape) == 3 else 0
 
 
-def frozen_outputs(forward: Forward, params: fl.Tree, buffers: fl.Tree, x: Tensor, reads: Reads) -> Out:
+def frozen_outputs(model: fl.Model, params: fl.Tree, buffers: fl.Tree, x: Tensor, reads: Reads) -> Out:
     """A frozen model's logits and features of all samples, in one pass."""
-    outs = [outputs(forward, params, buffers, piece, reads) for piece in pieces(x)]
+    outs = [outputs(model.reference, params, buffers, piece, reads) for piece in pieces(x)]
     return Out(torch.cat([out.logits for out in outs]), torch.cat([out.features for out in outs]))
 
 
@@ -100,7 +100,7 @@ class Peers(fl.Part):
         consensus = self.target is not None and int(job.info["round"]) >= self.target_from
         # Its own prior is asked for predictions only: a discriminator sees the features of its model in training.
         asked = [j for j, member in enumerate(ids) if consensus or member != client]
-        return dict(self._outputs(model, model.frozen, job, job.data.x, asked))
+        return dict(self._outputs(model, job, job.data.x, asked))
 
     def rows(self, model: fl.Model, job: fl.Job, carry: fl.Carry, batch: fl.Batch, what: str) -> Tensor | None:
         """`features` or `target` of a batch; None where the group is not there to ask."""
@@ -108,12 +108,12 @@ class Peers(fl.Part):
         if what not in corner:
             return None
         members = range(len(job.shared["group"]["ids"]))
-        return gathered(corner[what], batch, lambda x: self._outputs(model, model.reference, job, x, members)[what])
+        return gathered(corner[what], batch, lambda x: self._outputs(model, job, x, members)[what])
 
-    def _outputs(self, model: fl.Model, forward: Forward, job: fl.Job, x: Tensor, asked: Sequence[int]) -> fl.Tree:
+    def _outputs(self, model: fl.Model, job: fl.Job, x: Tensor, asked: Sequence[int]) -> fl.Tree:
         """What is kept of the asked models' answers; a target wants all of them, features of the others are 0."""
         priors, buffers, group = job.shared["priors"], job.shared.get("prior_buffers", {}), job.shared["group"]
-        outs = {j: frozen_outputs(forward, _row(priors, j), _row(buffers, j), x, self.reads) for j in asked}
+        outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x, self.reads) for j in asked}
         answers: fl.Tree = {}
         if self.features:
             shape = (len(x), len(group["ids"]), width(model, self.reads))

@@ -35,7 +35,7 @@ Nothing passes between host and device from a block's first step to its last.
     batched.py   Batched            buffers.py   Buffers              graphs.py     Recorder, Recording
     lane.py      Client, Lane       tables.py    Tables               stack.py      Stack
     lanes.py     Lanes              samples.py   Samples              compiler.py   StackedStep
-    frozen.py    FrozenForward      precision.py how exactly the device multiplies
+    precision.py how exactly the device multiplies
 """
 
 from accord.executors.gpu.batched import Batched

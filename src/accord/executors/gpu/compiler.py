@@ -22,7 +22,6 @@ from accord.errors import ConfigError
 Given = dict[str, Any]  # private, memory and info of a `Job`
 Flat = Sequence[Tensor]
 Found = list[Tensor]
-Made = Callable[..., Found]
 
 
 class StackError(Exception):
@@ -49,27 +48,34 @@ class StackedStep:
 
     def __init__(self, task: LocalTraining, data: ClientData) -> None:
         self.task, self.data = task, data
-        self._made: dict[Any, Made] = {}  # by shapes
+        self._made: dict[Any, Callable[..., Found]] = {}  # by shapes
 
     def __call__(self, shared: Trees, given: Given, carry: Carry, batch: Batch) -> tuple[Trees, Found]:
         """Everything but `shared` is stacked. Gives gradients and what the metrics grow by, if they remain to be used.
 
         Writes the buffers in `carry`.
         """
-        common, commons = flat(shared)
-        mine, stacked = flat({"given": given, "carry": carry, "batch": batch._asdict()})
-        tensors = made_once(self._made, (*commons, *stacked), lambda: self._compile(common, mine, commons, stacked))
+        common, commons = _flat(shared)
+        mine, stacked = _flat({"given": given, "carry": carry, "batch": batch._asdict()})
+        key = tuple((t.shape, t.stride(), t.dtype) for t in (*commons, *stacked))
+        if key in self._made:
+            tensors = self._made[key](*commons, *stacked)
+        else:
+            with _stack_errors():
+                made = self._compile(common, mine, commons, stacked)
+                tensors = made(*commons, *stacked)
+            self._made[key] = made
         if not tensors:
             return {}, []
         grads = iter(tensors[:-2])
         return {tree: {name: next(grads) for name in named} for tree, named in carry["active"].items()}, tensors[-2:]
 
-    def _compile(self, common: Any, mine: Any, commons: Flat, stacked: Flat) -> Made:
+    def _compile(self, common: Any, mine: Any, commons: Flat, stacked: Flat) -> Callable[..., Found]:
         def function(*tensors: Tensor) -> Found:
-            shared, values = filled(common, tensors), list(tensors[len(commons) :])
+            shared, values = _filled(common, tensors), list(tensors[len(commons) :])
 
             def client(values: Found) -> tuple[Job, Carry, Batch]:
-                one = filled(mine, values)
+                one = _filled(mine, values)
                 return Job(shared, data=self.data, **one["given"]), one["carry"], Batch(**one["batch"])
 
             def objective(values: Found, leaves: Trees) -> tuple[Tensor, ...]:
@@ -81,7 +87,7 @@ class StackedStep:
                 return sums
 
             with torch.enable_grad():
-                leaves = trained(filled(mine, values)["carry"])
+                leaves = trained(_filled(mine, values)["carry"])
                 loss, *sums = torch.vmap(objective, randomness="different")(values, leaves)
                 grads = gradients(loss.sum(), leaves)
             if self.task.moves_in_stack:
@@ -89,30 +95,13 @@ class StackedStep:
                 return []
             return [grad for tree in grads.values() for grad in tree.values()] + sums
 
-        return traced(function, (*commons, *stacked))
+        from torch.fx.experimental.proxy_tensor import make_fx  # with it comes symbolic algebra, 0.1 GiB
 
-
-def made_once(made: dict[Any, Made], tensors: Flat, make: Callable[[], Made]) -> Found:
-    """What `make` gives, called with the tensors, and kept in `made` for others that lie alike."""
-    key = tuple((t.shape, t.stride(), t.dtype) for t in tensors)
-    if key in made:
-        return made[key](*tensors)
-    with _stack_errors():
-        new = make()
-        found = new(*tensors)
-    made[key] = new
-    return found
-
-
-def traced(function: Made, tensors: Flat) -> Made:
-    """`function` of tensors like these as one compiled graph."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # with it comes symbolic algebra, 0.1 GiB
-
-    with torch.random.fork_rng(devices=[tensors[-1].device] if tensors[-1].is_cuda else []):
-        graph = make_fx(function)(*(t.clone() for t in tensors))
-    used = _without_idle_inputs(graph)
-    made = compiled(graph)
-    return lambda *tensors: made(*(tensors[place] for place in used))
+        with torch.random.fork_rng(devices=[stacked[0].device] if stacked[0].is_cuda else []):
+            graph = make_fx(function)(*(t.clone() for t in (*commons, *stacked)))
+        used = _without_idle_inputs(graph)
+        made = compiled(graph)
+        return lambda *tensors: made(*(tensors[place] for place in used))
 
 
 def _without_idle_inputs(graph: Any) -> list[int]:
@@ -141,13 +130,13 @@ def _stack_errors() -> Iterator[None]:
         raise StackError((str(error).strip() or repr(error)).splitlines()[0]) from error
 
 
-def compiled(graph: Any) -> Made:
+def compiled(graph: Any) -> Callable[..., Found]:
     """The same function, fused; dropout draws from torch's generator as it would without."""
-    fused: Made = torch.compile(graph, options={"fallback_random": True}, dynamic=False)
+    fused: Callable[..., Found] = torch.compile(graph, options={"fallback_random": True}, dynamic=False)
     return fused
 
 
-def flat(value: Any) -> tuple[Any, Found]:
+def _flat(value: Any) -> tuple[Any, Found]:
     """The tensors of nested dictionaries, each once; and the dictionaries with their numbers in their place."""
     tensors: dict[int, tuple[int, Tensor]] = {}
 
@@ -166,10 +155,9 @@ class _Place(int):
     """Where a tensor was."""
 
 
-def filled(form: Any, tensors: Flat) -> Any:
-    """`flat` undone, with these tensors."""
+def _filled(form: Any, tensors: Flat) -> Any:
     if isinstance(form, dict):
-        return {name: filled(inner, tensors) for name, inner in form.items()}
+        return {name: _filled(inner, tensors) for name, inner in form.items()}
     return tensors[form] if isinstance(form, _Place) else form
 
 
