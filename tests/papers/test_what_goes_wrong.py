@@ -161,6 +161,48 @@ def test_a_record_of_another_version_is_named_and_kept(tmp_path: Path, monkeypat
     assert path.with_suffix(".unread").read_text() == old
 
 
+DIVERGED = "training diverged in round 3 on client 1: mean loss nan"
+
+
+def seen(path: Path, accuracies: list[float], broke_off: str = "", rounds: int = 9) -> Record:
+    evaluations = [{"round": round, "accuracy": value} for round, value in enumerate(accuracies, 1)]
+    return Record(path, {"rounds": rounds, "evaluations": evaluations, "broke_off": broke_off})
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "kept", "aside"),
+    [
+        (([0.1, 0.2], ""), ([0.1, 0.2, 0.3], ""), 3, None),
+        (([0.1, 0.2, 0.3], ""), ([0.1, 0.2], ""), 3, None),
+        (([0.1, 0.2], ""), ([0.1, 0.2, 0.3], DIVERGED), 3, None),  # the same run went on
+        (([0.1, 0.2, 0.3], DIVERGED), ([0.1, 0.2, 0.3], DIVERGED), 3, None),
+        (([0.1, 0.2, 0.3], ""), ([0.1, 0.25], DIVERGED), 3, 2),
+        (([0.1, 0.25], DIVERGED), ([0.1, 0.2, 0.3], ""), 3, 2),
+        (([0.1], ""), ([], DIVERGED), 1, 0),
+        (([], DIVERGED), ([], DIVERGED), 0, None),
+        (None, ([0.1], DIVERGED), 1, None),
+    ],
+)
+def test_a_run_that_diverged_is_kept_beside_an_equal_one_that_did_not(
+    known: tuple[list[float], str] | None, new: tuple[list[float], str], kept: int, aside: int | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "fedavg-seed0.json"
+    before = None if known is None else seen(path, *known)
+    if before is not None:
+        path.write_text(json.dumps(before.fields))
+    keeper = reproduction._Keeper(tmp_path, tmp_path, {}, {})
+    keeper._keep(seen(path, *new), before)
+    assert len(json.loads(path.read_text())["evaluations"]) == kept
+    beside = path.with_suffix(".repeat.json")
+    assert beside.exists() == (aside is not None)
+    if aside is not None:
+        fields = json.loads(beside.read_text())
+        assert (len(fields["evaluations"]), fields["broke_off"]) == (aside, DIVERGED)
+    keeper._keep(seen(path, [0.3], DIVERGED), Record(path, json.loads(path.read_text())))
+    second = path.with_suffix(".repeat1.json") if aside is not None else beside
+    assert second.exists() == (kept > 0)  # with nothing evaluated and the same end they are one
+
+
 def test_a_queue_that_comes_to_nothing_is_refused() -> None:
     one = tiny()
     elsewhere = Place("elsewhere", Setting("elsewhere", "Elsewhere", TINY, short=2))

@@ -17,6 +17,7 @@ from accord.papers.records import OLD, Record, Records
 from accord.papers.reproduction import check_writable, seeds_of
 from accord.papers.singles import broken, repeats
 from accord.papers.table import Table
+from accord.papers.verdicts import verdict
 from accord.papers.wanted import flat
 
 WIDTH = 120
@@ -54,7 +55,7 @@ def write_pages(results: Path, docs: Path, papers: Sequence[str] | None = None) 
         if any(map(enough, known)):
             drawn = {table.experiment.id: figures(table, docs / "figures") for table in known if enough(table)}
             _sweep_out(docs / "figures", known, drawn)
-            write_atomic(docs / f"{paper}.md", page(paper, known, records, drawn))
+            write_atomic(docs / f"{paper}.md", page(paper, known, records, drawn, verdict(paper, tables)))
             written.append(docs / f"{paper}.md")
     write_atomic(docs / "README.md", index(tables))
     return [*written, docs / "README.md"]
@@ -82,11 +83,14 @@ def figures(table: Table, folder: Path) -> list[Drawn]:
     return [one for one in made if one is not None]
 
 
-def page(paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[str, Sequence[Drawn]]) -> str:
-    """All of a paper's experiments: those with results first, then what is left."""
+def page(
+    paper: str, tables: Sequence[Table], records: Records, drawn: Mapping[str, Sequence[Drawn]], short: str = ""
+) -> str:
+    """All of a paper's experiments: what they say in short, those with results, then what is left."""
     shown = [table for table in tables if enough(table)]
     parts = [
         f"# {shelf.PAPERS[paper]}",
+        *([wrapped(f"**In short.** {short}")] if short else []),
         wrapped(
             "Written by `accord reproduce --pages` from the records in `results/`, the settings in "
             "`src/accord/papers/settings/` and the experiments in `src/accord/papers/experiments/`; what was measured "
@@ -207,6 +211,7 @@ def index(tables: Sequence[Table]) -> str:
         known = [table for table in tables if table.experiment.paper == paper]
         any_results = any(map(enough, known))
         parts.append(f"## {f'[{title}]({paper}.md)' if any_results else title}")
+        parts += [wrapped(short)] if any_results and (short := verdict(paper, tables)) else []
         lines = [
             "| id | what | runs begun | lead of the own method over its baseline, ours (paper) |",
             "|---|---|---|---|",

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import get_args
 
@@ -189,24 +190,55 @@ class _Keeper:
         folder = run.entry(self.runs).folder
         if failed:
             self.failed[folder] = failed
-        record = record_of(folder, run.labels, self.hardware, diverged)
+        fields = record_of(folder, run.labels, self.hardware, diverged)
+        if fields is None:
+            return
+        share = shares(self.runs).get(folder.name, 0.0)
+        costs = {"gpu_seconds": round(share, 1)} if share and "gpu" in self.hardware else {}
         path = run.record_path(self.results)
-        if record is not None and not self._says_less(Record(path, record), run):
-            share = shares(self.runs).get(folder.name, 0.0)
-            costs = {"gpu_seconds": round(share, 1)} if share and "gpu" in self.hardware else {}
-            write_record(path, record | costs)
+        self._keep(Record(path, fields | costs), self._known(path, run))
 
-    def _says_less(self, record: Record, run: Wanted) -> bool:
-        """Whether the file holds more of the same run, which had been begun again and stopped early."""
-        known = read_record(record.path) if record.path.is_file() else None
+    def _keep(self, record: Record, known: Record | None) -> None:
+        """The one that went further in the row's file; the other is kept beside it if both are results."""
+        less = known is not None and known.rounds_done > record.rounds_done
+        if known is not None and _two_results(known, record):
+            aside = _free(record.path)
+            if less:
+                write_record(aside, record.fields)
+            else:
+                known.path.replace(aside)
+        if not less:
+            write_record(record.path, record.fields)
+
+    def _known(self, path: Path, run: Wanted) -> Record | None:
+        """What the file holds, if it is of the same run."""
+        known = read_record(path) if path.is_file() else None
         if known is None:
-            return False
+            return None
         try:
             same = question(known.config) == run.question
         except AccordError:  # of a version whose settings this one does not have: kept beside the new one
             known.path.replace(known.path.with_suffix(".unread"))
-            return False
-        return same and known.rounds_done > record.rounds_done
+            return None
+        return known if same else None
+
+
+def _two_results(one: Record, other: Record) -> bool:
+    """Whether one of them diverged and the other is not the same run, seen earlier or later."""
+    if not (one.diverged or other.diverged):
+        return False
+    first, second = (
+        {seen["round"]: (seen.get("accuracy"), seen.get("loss")) for seen in record.fields["evaluations"]}
+        for record in (one, other)
+    )
+    both = first.keys() & second.keys()
+    return any(first[round] != second[round] for round in both) if both else one.broke_off != other.broke_off
+
+
+def _free(path: Path) -> Path:
+    """Where a repeated run's record goes."""
+    names = (path.with_suffix(f".repeat{number or ''}.json") for number in count())
+    return next(name for name in names if not name.exists())
 
 
 def seeds_of(records: Records) -> list[int]:
