@@ -145,6 +145,7 @@ def reproduce_all(
     failed: dict[Path, str] = {}
     left = missing([*queue.values()], Records.of([results]))
     if left and not only_show:
+        until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
         check_writable(runs=runs, results=results)
         say(f"{len(queue)} runs, {len(queue) - len(left)} of them done before")
         reasons = lacking(left)
@@ -154,7 +155,6 @@ def reproduce_all(
         if mps:
             say(start_sharing())
         keeper = _Keeper(runs, results, hardware(note), failed)
-        until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
         worker: Worker = Here(runs, keeper) if small else Desk(runs, jobs, keeper, _timed(say))
         worker.work([run for run, why in zip(left, reasons, strict=True) if not why], until)
     records = Records.of([results])
