@@ -47,6 +47,8 @@ def timed(work: Callable[[Tensor], Tensor], images: list[Tensor]) -> float:
 
 
 def main() -> None:
+    if not torch.cuda.is_available():
+        raise SystemExit("bench_convolutions.py times a GPU, and there is none here")
     print("| layer | cuDNN, ms (TFLOP/s) | channels last | ours |\n|---|---|---|---|")
     with numerics("tf32"), torch.no_grad():
         for name, (number, size, channels, filters, kernel, padding, stride) in SHAPES.items():
@@ -54,7 +56,7 @@ def main() -> None:
             planes = [torch.randn(number, channels, size, size, device="cuda") for _ in range(SETS)]
             last = [x.contiguous(memory_format=torch.channels_last) for x in planes]
             seen = (size + 2 * padding - kernel) // stride + 1
-            work = 2e-9 * number * seen**2 * filters * weight[0].numel()  # TFLOP a millisecond takes at 1 TFLOP/s
+            work = 2e-9 * number * seen**2 * filters * weight[0].numel()  # GFLOP: over milliseconds, TFLOP/s
 
             def cudnn(x: Tensor, weight: Tensor = weight, given: tuple[int, int] = (stride, padding)) -> Tensor:
                 return functional.conv2d(x, weight, None, *given)

@@ -88,10 +88,17 @@ def test_how_many() -> None:
             how_many(wrong, 3, False)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("work", [partial(square, 3), partial(fail, ValueError("wrong")), partial(sleep, 60)])
+@pytest.mark.parametrize(
+    ("work", "ends"),
+    [
+        (partial(square, 3), [None]),
+        (partial(fail, ValueError("wrong")), [(RunError, "ValueError: wrong")]),
+        (partial(sleep, 60), []),  # it is stopped
+    ],
+)
 @pytest.mark.parametrize("broken", [False, True])
 def test_who_leaves_a_gpu_waits_for_what_is_under_way_there(
-    work: Any, broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Any, ends: list[Any], broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its end, after a failure and when it is told to stop; a GPU that failed is no further failure."""
     waited = tmp_path / "waited"
@@ -106,7 +113,7 @@ def test_who_leaves_a_gpu_waits_for_what_is_under_way_there(
     ear = Ear()
     side_by_side([work], 1, ear, until=time.monotonic() + 1.5)
     assert waited.exists()
-    assert ear.heard.get(0, [None])[-1] in (None, (RunError, "ValueError: wrong"))
+    assert ear.heard.get(0, [])[-1:] == ends
 
 
 def test_in_time_nobody_is_at_work_any_more() -> None:
