@@ -38,6 +38,13 @@ def test_fedufos_work_is_counted_term_by_term(tmp_path: Path) -> None:
     assert found["fedufo"] == found["all"]  # what sampling goes by is read off what CGL asks for
 
 
+def test_the_ways_to_ask_frozen_models_agree() -> None:
+    few = ["--clients", "2", "--samples", "4", "--turns", "1", "--set", "model.name=report_cnn"]
+    shown = run("benchmarks/bench_frozen.py", "--device", "cpu", *few)
+    ways = ["one by one", "recorded", "together", "one by one, channels last", "together, channels last"]
+    assert [line.split("|")[1].strip() for line in shown.splitlines()[2:]] == ways
+
+
 def test_layers_are_measured_against_torchs(tmp_path: Path) -> None:
     where = tmp_path / "found.json"
     shown = run("benchmarks/bench_layers.py", "--models", "report_cnn", "--turns", "1", "--json", str(where))

@@ -327,6 +327,33 @@ def test_data_that_are_not_there_are_said_once_and_the_other_runs_are_made(
     assert "failed: fedprox in far, seed 0; fedavg in far, seed 0: mnist: its files" in found.text
 
 
+def test_a_public_data_set_that_is_not_there_is_said_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's, of two rows; the third needs none."""
+    in_process(monkeypatch)
+    digits = tiny()
+    asked_for: list[str] = []
+    load = supplies.load_public
+
+    def loaded(config: RunConfig, name: str) -> object:
+        asked_for.append(name)
+        return load(replace(config, data=replace(config.data, download=False, dir="none")), name)
+
+    monkeypatch.setattr(supplies, "load_public", loaded)
+    plain = next(row for row in digits.rows if row.name == "fedavg")
+    public = [
+        replace(plain, name=f"fedbr{mixed}", config={"algorithm": {"name": "fedbr", "public": "mnist", "mixed": mixed}})
+        for mixed in (1, 2)
+    ]
+    experiment = replace(digits, rows=[plain, *public], own="fedbr1", baseline="fedavg")
+    found = accord.reproduce(
+        experiment, device="cpu", runs=tmp_path / "runs", results=tmp_path / "results", say=lambda text: None
+    )
+    assert asked_for == ["mnist"]
+    assert len(records(tmp_path / "results")) == 1
+    assert list(found.failed) == ["fedbr1 in digits, seed 0", "fedbr2 in digits, seed 0"]
+    assert found.text.count("mnist: its files are not on this machine") == 1
+
+
 @pytest.mark.parametrize(
     ("prints", "code", "said"),
     [

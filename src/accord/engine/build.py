@@ -46,6 +46,12 @@ def load_data(config: RunConfig) -> Dataset:
     return load_dataset(data.name, folder, **options)
 
 
+def load_public(config: RunConfig, name: str) -> Dataset:
+    """Another data set, for a method whose server holds public data; prepared as the clients' is."""
+    folder = Path(config.data.dir) if config.data.dir else None
+    return load_dataset(name, folder, download=config.data.download, normalise=config.data.normalise)
+
+
 def build_data(config: RunConfig, dataset: Dataset | None = None) -> FederatedData:
     """Load the data set (unless one is given) and deal it to the clients."""
     part = config.partition
@@ -177,8 +183,7 @@ def build_setup(config: RunConfig, facts: Facts, model: Model) -> Setup:
 
 def public_samples(config: RunConfig, facts: Facts, name: str) -> Tensor:
     """The first training samples of another data set, for a method whose server holds public data."""
-    folder = Path(config.data.dir) if config.data.dir else None
-    other = load_dataset(name, folder, download=config.data.download, normalise=config.data.normalise).train
+    other = load_public(config, name).train
     if tuple(other.x.shape[1:]) != tuple(facts.sample_shape):
         raise ConfigError(
             f"samples of the public data {name!r} have shape {tuple(other.x.shape[1:])}, the clients' "
