@@ -123,6 +123,24 @@ def test_what_is_measured_at_the_end_is_made_up_for(tmp_path: Path, monkeypatch:
     assert read_record(path).finished
 
 
+def test_what_was_measured_after_more_rounds_is_another_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer's epochs after four rounds say nothing of those after two; both are kept, whichever came first."""
+    monkeypatch.setattr(reproduction, "Desk", lambda runs, jobs, done, say: Here(runs, done))
+    digits = tiny()
+    change = {"evaluate": {"unseen_epochs": 1}, "partition": {"clients": 4, "unseen": 1}}
+    place = replace(digits.places[0], change=change)
+    asking = replace(digits, columns=[replace(column, place=place) for column in digits.columns])
+    for scales in (("full", "short"), ("short", "full")):
+        results = tmp_path / scales[0]
+        where: dict[str, Any] = {"runs": results / "runs", "results": results / "records", "device": "cpu", "say": str}
+        for scale in scales:
+            found = accord.reproduce(asking, rows=["fedavg"], scale=scale, **where)
+            assert found.missing == []
+        assert sorted(read_record(path).rounds_done for path in (results / "records").rglob("*.json")) == [2, 4]
+        for scale in scales:
+            assert accord.reproduce(asking, rows=["fedavg"], scale=scale, only_show=True, **where).missing == []
+
+
 def test_means_over_evaluations_are_over_the_same_rounds(tmp_path: Path, write: Write) -> None:
     one = tiny(40)
     place = Place("digits", Setting("digits", "Digits", {**TINY, "rounds": 40, "evaluate": {"every": 20}}, short=2))

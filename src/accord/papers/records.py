@@ -31,6 +31,7 @@ _OF_THE_MACHINE = (
 _OF_THE_DATA = ("dir", "download")
 # Measures that only some tables and figures ask for: a run without them does not answer those.
 LOOKS = ("drift", "feature_map", "local_on_global", "local_view", "map", "retrieval", "training", "unseen_epochs")
+AT_THE_END = ("feature_map", "local_view", "unseen_epochs")  # those of them that are measured after the last round
 OLD = "0.1."  # versions whose clients drew other batches
 FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has
 AWAY = "move it out of the folder of records, or mend it"
@@ -113,9 +114,15 @@ class Record:
         return from_dict({}, self.fields["settings"], str(self.path))
 
     def shows(self, config: RunConfig) -> bool:
-        """Whether it was looked at as a configuration asks."""
+        """Whether it was looked at as a configuration asks; after the last round, that is after as many."""
         asked, kept = config.evaluate.options, self.config.evaluate.options
-        return all(kept.get(name) for name in LOOKS if asked.get(name))
+        ends_there = int(self.fields["rounds"]) == config.rounds
+        return all(kept.get(name) and (ends_there or name not in AT_THE_END) for name in LOOKS if asked.get(name))
+
+    @property
+    def judged_at_its_end(self) -> bool:
+        """Whether it holds what is measured after the last round alone."""
+        return self.finished and any(self.config.evaluate.options.get(name) for name in AT_THE_END)
 
     def until(self, rounds: int) -> Record:
         """The same run, seen at an earlier round; itself if it did not get further."""

@@ -224,7 +224,10 @@ class _Keeper:
 
 
 def _two_results(one: Record, other: Record) -> bool:
-    """Whether one of them diverged and the other is not the same run, seen earlier or later."""
+    """Whether they say different things: one was judged after fewer rounds, or one diverged and the other is not the
+    same run, seen earlier or later."""
+    if one.fields["rounds"] != other.fields["rounds"] and (one.judged_at_its_end or other.judged_at_its_end):
+        return True
     if not (one.diverged or other.diverged):
         return False
     first, second = (
