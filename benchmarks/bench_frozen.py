@@ -5,10 +5,10 @@
 In FedUFO each client asks every model of its group about its own samples once a round: as many passes as the square of
 the clients. The ways:
 
-    one by one      a client after another, a model after another, as `Peers` does
+    one by one      a client after another, a model after another, as `Peers` does, with the layers of a compiled run
+    torch's layers  the same with torch's own
     recorded        the same passes, each replayed from one CUDA graph, model and samples copied to where it reads them
     together        each model once, about the samples of all clients
-    channels last   one by one and together, with images that lie so in memory
 
 The clock is stopped once when the last pass was handed to the device and once when the device is done: where the two
 are alike it is the host that takes the time. Medians over turns, in which the ways follow one another; a warm-up is not
@@ -50,9 +50,9 @@ class Ways:
         self._out = model.reference(self._params, self._buffers, self._x)
         self._recording = Recorder(samples[0].device).record(self._again)
 
-    def one_by_one(self, laid: torch.memory_format = torch.contiguous_format) -> Found:
-        samples = [x.contiguous(memory_format=laid) for x in self.samples]
-        return [[self.model.reference(*asked, x) for asked in self.group] for x in samples]
+    def one_by_one(self, model: Model | None = None) -> Found:
+        model = model or self.model
+        return [[model.reference(*asked, x) for asked in self.group] for x in self.samples]
 
     def recorded(self) -> Found:
         found = []
@@ -61,8 +61,8 @@ class Ways:
             found.append([self._replayed(*asked) for asked in self.group])
         return found
 
-    def together(self, laid: torch.memory_format = torch.contiguous_format) -> Found:
-        all_samples = torch.cat(self.samples).contiguous(memory_format=laid)
+    def together(self) -> Found:
+        all_samples = torch.cat(self.samples)
         sizes = [len(x) for x in self.samples]
         outs = [self.model.reference(*asked, all_samples) for asked in self.group]
         answers = [zip(out.logits.split(sizes), out.features.split(sizes), strict=True) for out in outs]
@@ -127,10 +127,9 @@ def main() -> None:
         ways = Ways(model, group, [x.to(device) for x in data.train_pool.x.split(options.samples)])
         named: dict[str, Way] = {
             "one by one": ways.one_by_one,
+            "torch's layers": partial(ways.one_by_one, Model(model.network, device)),
             "recorded": ways.recorded,
             "together": ways.together,
-            "one by one, channels last": partial(ways.one_by_one, torch.channels_last),
-            "together, channels last": partial(ways.together, torch.channels_last),
         }
         expected = ways.one_by_one()
         for way in named.values():

@@ -17,7 +17,7 @@ from accord.core.keys import Key
 from accord.errors import ConfigError
 from accord.executors import EXECUTORS, check_compiles, choose, make_executor, misfit, processes
 from accord.executors.gpu.batched import Batched
-from accord.executors.kernels import cpu_layers, layers_for, stacked_layers
+from accord.executors.kernels import cpu_layers, gpu_layers, layers_for, stacked_layers
 from accord.executors.processes import Processes
 from accord.executors.ray import OnRay
 from accord.executors.sequential import Sequential, one_thread
@@ -183,7 +183,8 @@ def test_made_ones_get_their_workers_and_tell_of_progress() -> None:
         ("cpu", {"compiled": True}, stacked_layers),
         ("cuda", {}, None),
         ("cuda", {"channels_last": True}, None),
-        ("cuda", {"channels_last": True, "compiled": True}, stacked_layers),
+        ("cuda", {"compiled": True}, gpu_layers),
+        ("cuda", {"channels_last": True, "compiled": True}, gpu_layers),
     ],
 )
 def test_layers_suit_the_place(device: str, form: dict[str, bool], layers: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from accord.executors.kernels.layers import exchanged, pair
+from accord.executors.kernels.layers import channels_last, exchanged, pair
 
 FEW = 16  # input channels of a convolution that is quicker with channels last
 
@@ -25,7 +25,7 @@ class CPUConv2d(nn.Conv2d):
         """[N, O, H', W']."""
         if self.in_channels > FEW or x.dim() != 4:
             return super().forward(x.contiguous())
-        out: Tensor = self._conv_forward(_channels_last(x), _channels_last(self.weight), self.bias)
+        out: Tensor = self._conv_forward(channels_last(x), channels_last(self.weight), self.bias)
         return out
 
 
@@ -37,7 +37,7 @@ class _Pool(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, *settings: Any) -> Tensor:
-        pooled, where = torch.ops.aten.max_pool2d_with_indices(_channels_last(x), *settings)
+        pooled, where = torch.ops.aten.max_pool2d_with_indices(channels_last(x), *settings)
         ctx.save_for_backward(x, where)
         ctx.settings = settings
         together: Tensor = pooled.contiguous()
@@ -47,7 +47,7 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, where = ctx.saved_tensors
         shape = torch.empty_like(x, memory_format=torch.channels_last)  # torch reads no more of it
-        grad = torch.ops.aten.max_pool2d_with_indices_backward(_channels_last(grads[0]), shape, *ctx.settings, where)
+        grad = torch.ops.aten.max_pool2d_with_indices_backward(channels_last(grads[0]), shape, *ctx.settings, where)
         return (grad.contiguous() if x.is_contiguous() else grad), *[None] * len(ctx.settings)
 
 
@@ -77,12 +77,6 @@ LAYERS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: CPUConv2d, nn.MaxPo
 def cpu_layers(network: nn.Module) -> nn.Module:
     """The network with those layers exchanged, in place."""
     return exchanged(network, LAYERS)
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    if x.shape[1] == 1:  # lies either way, and torch would take it for the other
-        return x.contiguous()[:, 0, :, :, None].movedim(-1, 1)
-    return x.contiguous(memory_format=torch.channels_last)
 
 
 def _largest(x: Tensor, dim: int, kernel: int, stride: int) -> Tensor:

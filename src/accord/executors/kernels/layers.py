@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 def exchanged(network: nn.Module, kinds: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
@@ -20,3 +21,10 @@ def exchanged(network: nn.Module, kinds: Mapping[type[nn.Module], type[nn.Module
 def pair(size: int | tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns of a layer's setting."""
     return (size, size) if isinstance(size, int) else (size[0], size[1])
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Images that lie so, and that torch takes for such."""
+    if x.shape[1] == 1:  # lies either way, and torch would take it for the other
+        return x.contiguous()[:, 0, :, :, None].movedim(-1, 1)
+    return x.contiguous(memory_format=torch.channels_last)
