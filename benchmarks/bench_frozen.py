@@ -8,7 +8,7 @@ the clients. The ways:
     one by one      a client after another, a model after another, as `Peers` does, with the layers of a compiled run
     torch's layers  the same with torch's own
     recorded        the same passes, each replayed from one CUDA graph, model and samples copied to where it reads them
-    together        each model once, about the samples of all clients
+    together, N     each model about N samples at a time, whosesoever they are
 
 The clock is stopped once when the last pass was handed to the device and once when the device is done: where the two
 are alike it is the host that takes the time. Medians over turns, in which the ways follow one another; a warm-up is not
@@ -27,6 +27,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from accord.core.cohort import in_pieces
 from accord.core.model import Model, Out
 from accord.core.tensors import Tree
 from accord.executors.gpu.graphs import Recorder
@@ -36,6 +37,7 @@ from bench_fedufo import federation, images
 Found = list[list[Out]]  # by client and model
 Way = Callable[[], Found]
 Asked = tuple[Tree, Tree]  # parameters and buffers
+AT_ONCE = (1024, 2048, 4096)  # samples
 
 
 class Ways:
@@ -61,11 +63,11 @@ class Ways:
             found.append([self._replayed(*asked) for asked in self.group])
         return found
 
-    def together(self) -> Found:
+    def together(self, most: int) -> Found:
         all_samples = torch.cat(self.samples)
         sizes = [len(x) for x in self.samples]
-        outs = [self.model.reference(*asked, all_samples) for asked in self.group]
-        answers = [zip(out.logits.split(sizes), out.features.split(sizes), strict=True) for out in outs]
+        outs = [in_pieces(partial(self.model.reference, *asked), all_samples, most) for asked in self.group]
+        answers = [zip(*(torch.split(said, sizes) for said in out), strict=True) for out in outs]
         return [[Out(*answer) for answer in client] for client in zip(*answers, strict=True)]
 
     def _again(self) -> None:
@@ -129,7 +131,7 @@ def main() -> None:
             "one by one": ways.one_by_one,
             "torch's layers": partial(ways.one_by_one, Model(model.network, device)),
             "recorded": ways.recorded,
-            "together": ways.together,
+            **{f"together, {most}": partial(ways.together, most) for most in AT_ONCE},
         }
         expected = ways.one_by_one()
         for way in named.values():

@@ -41,7 +41,7 @@ def test_fedufos_work_is_counted_term_by_term(tmp_path: Path) -> None:
 def test_the_ways_to_ask_frozen_models_agree() -> None:
     few = ["--clients", "2", "--samples", "4", "--turns", "1", "--set", "model.name=report_cnn"]
     shown = run("benchmarks/bench_frozen.py", "--device", "cpu", *few)
-    ways = ["one by one", "torch's layers", "recorded", "together"]
+    ways = ["one by one", "torch's layers", "recorded", *(f"together, {most}" for most in (1024, 2048, 4096))]
     assert [line.split("|")[1].strip() for line in shown.splitlines()[2:]] == ways
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from accord.core.methods import ALGORITHMS
+from accord.core.model import Model
 from accord.core.optim import SGD, Adam
 from accord.core.plan import Plan
 from accord.core.task import Part
@@ -241,3 +242,27 @@ def test_buffers_laid_together_keep_layout_values_and_names() -> None:
         assert fixed.value["a"]["w"].data_ptr() == whole["a"]["w"][number].data_ptr()
         assert torch.equal(fixed.like(number + 2)["a"]["n"], torch.arange(number + 2.0))
         assert float(fixed.value["same"].mean()) == number + 1
+
+
+@pytest.mark.parametrize(("name", "models"), [("fedufo", 4), ("moon", 1), ("fedntd", 1), ("fedavg", 0)])
+def test_a_block_is_asked_at_once_what_all_were_sent(
+    name: str, models: int, traced: list[Any], float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FedUFO's three priors and the received model; a client's previous model, in MOON, is its own affair."""
+    asked: list[int] = []
+    reference = Model.reference
+
+    def noted(model: Model, params: Any, buffers: Any, x: Any, *more: Any) -> Any:
+        asked.append(len(x))
+        return reference(model, params, buffers, x, *more)
+
+    monkeypatch.setattr(Model, "reference", noted)
+    found = []
+    for compiled in (True, False):
+        asked.clear()
+        settings = {"stage_one_rounds": 0, "dynamic": False} if name == "fedufo" else {}
+        found.append(run(name, compiled, 1, sampler=Given([0, 1, 3]), settings=settings))
+        everybody = sum(int(found[-1].data.sizes[who]) for who in (0, 1, 3))
+        assert asked.count(everybody) == (models if compiled else 0)
+    assert traced
+    assert worst(*found) < 1e-9

@@ -18,7 +18,7 @@ from accord.models.around.heads import exchange
 from accord.models.mlp import mlp as network_of_layers
 from accord.models.network import Network
 from accord.parts.heads import UnitHead, orthonormal_rows
-from accord.parts.lookup import gathered, in_chunks, pieces
+from accord.parts.lookup import gathered, in_chunks
 from accord.parts.losses import batch_gradient, contrast, cross_entropy
 from accord.parts.mlp import init_mlp, mlp
 from accord.parts.phases import Gated
@@ -108,7 +108,6 @@ def test_a_unit_head_says_cosines() -> None:
 @pytest.mark.parametrize(("size", "wanted"), [(3, [3, 3, 1]), (7, [7]), (9, [7])])
 def test_samples_in_chunks(size: int, wanted: list[int]) -> None:
     x = torch.arange(14.0).view(7, 2)
-    assert [len(piece) for piece in pieces(x, size)] == wanted
     seen = []
 
     def twice(piece: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import accord.authoring as fl
-from accord.parts.lookup import gathered, in_chunks
+from accord.parts.lookup import asked, gathered
 
 
 def not_true_divergence(student: Tensor, teacher: Tensor, labels: Tensor, tau: float) -> Tensor:
@@ -57,7 +57,8 @@ class NotTrueDistillation(fl.Part):
         """The received model's logits on all of the client's samples, unless few of them will be asked for."""
         if self.beta == 0 or 0 < self.reach < len(job.data.y):
             return {}
-        return {"logits": in_chunks(lambda x: self._teacher(model, job, x), job.data.x)}
+        (logits,) = asked(job, self.name, lambda x: (self._teacher(model, job, x),))
+        return {"logits": logits}
 
     def loss(self, view: fl.View) -> fl.Term | None:
         """None at beta = 0."""

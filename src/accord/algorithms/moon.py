@@ -28,7 +28,7 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.core.disclosure import Declared, Disclosure
-from accord.parts.lookup import gathered, in_chunks
+from accord.parts.lookup import asked, gathered, in_chunks
 from accord.parts.losses import contrast
 from accord.parts.mlp import init_mlp, mlp
 from accord.parts.projection import DrawnProjection, with_projection
@@ -68,10 +68,9 @@ class ModelContrast(fl.Part):
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """z_g and z_p of all of the client's samples."""
         old = self._previous(job)
-        return {
-            "global": in_chunks(lambda x: self._frozen(model, job.shared, x), job.data.x),
-            "previous": in_chunks(lambda x: self._frozen(model, old, x), job.data.x),
-        }
+        (received,) = asked(job, self.name, lambda x: (self._frozen(model, job.shared, x),))
+        previous = in_chunks(lambda x: self._frozen(model, old, x), job.data.x)
+        return {"global": received, "previous": previous}
 
     def loss(self, view: fl.View) -> fl.Term:
         """mu times the mean contrast."""

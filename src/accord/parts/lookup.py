@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
 
-from accord.core.types import Batch
+from accord.core.cohort import Answers, Question, in_pieces
+from accord.core.types import Batch, Job
 
 # Samples per forward pass: what a CPU's caches hold, and what fills a GPU. Without gradients 512 samples take less
 # memory than a training step on 64 of them.
 CHUNKS = {"cpu": 32, "cuda": 512}
 
 
-def pieces(x: Tensor, size: int = 0) -> tuple[Tensor, ...]:
-    """All samples, `size` at a time; 0: as many as the device likes."""
-    return torch.split(x, size or CHUNKS.get(x.device.type, 32))
+def _chunk(x: Tensor) -> int:
+    """How many samples at a time the device likes."""
+    return CHUNKS.get(x.device.type, 32)
 
 
 def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, size: int = 0) -> Tensor:
     """`function` of all samples, `size` at a time: besides the result only one chunk is in memory."""
-    head, *tail = pieces(x, size)
+    head, *tail = torch.split(x, size or _chunk(x))
     first = function(head)
     if not tail:
         return first
@@ -30,6 +31,18 @@ def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, size: int = 0) ->
     for place, piece in zip(torch.split(out[len(head) :], len(head)), tail, strict=True):
         place.copy_(function(piece))
     return out
+
+
+def asked(job: Job, name: Hashable, question: Question) -> Answers:
+    """What `question` is answered for the client's own samples; it knows no more of the client than those.
+
+    Clients that begin together are asked together, where that is quicker: under one name all ask the same.
+    """
+    cohort = getattr(job.data, "cohort", None)
+    if cohort is not None:
+        answers: Answers = cohort.answers(job.data, name, question)
+        return answers
+    return in_pieces(question, job.data.x, _chunk(job.data.x))
 
 
 def gathered(stored: Tensor | None, batch: Batch, function: Callable[[Tensor], Tensor]) -> Tensor:

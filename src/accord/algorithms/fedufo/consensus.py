@@ -9,7 +9,7 @@ from torch import Tensor
 
 import accord.authoring as fl
 from accord.algorithms.fedufo.peers import Peers
-from accord.parts.lookup import gathered, in_chunks
+from accord.parts.lookup import asked, gathered
 
 KLDirection = Literal["reverse", "forward"]
 KLReduction = Literal["mean", "batch"]
@@ -67,7 +67,7 @@ class GlobalConsensus(fl.Part):
         """The received model's log-probabilities on all samples, and the classes it names, for who wants to know."""
         if not self.acts(job):
             return {}
-        logits = in_chunks(lambda x: _received(model, job, x), job.data.x)
+        (logits,) = asked(job, self.name, lambda x: (_received(model, job, x),))
         return {"target": logits.log_softmax(1), "guess": logits.argmax(1)}
 
     def loss(self, view: fl.View) -> fl.Term | None:

@@ -7,7 +7,7 @@ They are frozen, so a client runs them over its samples once a round and looks t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -18,7 +18,7 @@ from torch import Tensor
 import accord.authoring as fl
 from accord.core.disclosure import Declared, Disclosure
 from accord.core.model import Fuse, Out
-from accord.parts.lookup import gathered, pieces
+from accord.parts.lookup import asked, gathered
 
 GroupTarget = Literal["softmax", "normalise", "logits"]
 Reads = Literal["features", "maps"]
@@ -53,12 +53,6 @@ def width(model: fl.Model, reads: Reads) -> int:
     """How many numbers a discriminator reads of a sample."""
     shape = getattr(model.network, "map_shape", None) or ()
     return model.num_features if reads == "features" else prod(shape) if len(shape) == 3 else 0
-
-
-def frozen_outputs(model: fl.Model, params: fl.Tree, buffers: fl.Tree, x: Tensor, reads: Reads) -> Out:
-    """A frozen model's logits and features of all samples, in one pass."""
-    outs = [outputs(model.reference, params, buffers, piece, reads) for piece in pieces(x)]
-    return Out(torch.cat([out.logits for out in outs]), torch.cat([out.features for out in outs]))
 
 
 def class_shares(counts: Tensor) -> Tensor:
@@ -99,8 +93,9 @@ class Peers(fl.Part):
         ids, client = job.shared["group"]["ids"].tolist(), int(job.info["client"])
         consensus = self.target is not None and int(job.info["round"]) >= self.target_from
         # Its own prior is asked for predictions only: a discriminator sees the features of its model in training.
-        asked = [j for j, member in enumerate(ids) if consensus or member != client]
-        return dict(self._outputs(model, job, job.data.x, asked))
+        members = [j for j, member in enumerate(ids) if consensus or member != client]
+        outs = {j: Out(*asked(job, (self.name, j), self._member(model, job, j))) for j in members}
+        return dict(self._kept(model, job, job.data.x, outs))
 
     def rows(self, model: fl.Model, job: fl.Job, carry: fl.Carry, batch: fl.Batch, what: str) -> Tensor | None:
         """`features` or `target` of a batch; None where the group is not there to ask."""
@@ -108,12 +103,23 @@ class Peers(fl.Part):
         if what not in corner:
             return None
         members = range(len(job.shared["group"]["ids"]))
-        return gathered(corner[what], batch, lambda x: self._outputs(model, job, x, members)[what])
 
-    def _outputs(self, model: fl.Model, job: fl.Job, x: Tensor, asked: Sequence[int]) -> fl.Tree:
-        """What is kept of the asked models' answers; a target wants all of them, features of the others are 0."""
-        priors, buffers, group = job.shared["priors"], job.shared.get("prior_buffers", {}), job.shared["group"]
-        outs = {j: frozen_outputs(model, _row(priors, j), _row(buffers, j), x, self.reads) for j in asked}
+        def kept(x: Tensor) -> Tensor:
+            return self._kept(model, job, x, {j: self._member(model, job, j)(x) for j in members})[what]
+
+        return gathered(corner[what], batch, kept)
+
+    def _member(self, model: fl.Model, job: fl.Job, j: int) -> Callable[[Tensor], Out]:
+        """What the j-th model of the group says of samples."""
+        params, buffers = (
+            {name: tensor[j] for name, tensor in job.shared.get(stacked, {}).items()}
+            for stacked in ("priors", "prior_buffers")
+        )
+        return lambda x: outputs(model.reference, params, buffers, x, self.reads)
+
+    def _kept(self, model: fl.Model, job: fl.Job, x: Tensor, outs: Mapping[int, Out]) -> fl.Tree:
+        """What is kept of the answers; a target wants all models', features of those that were not asked are 0."""
+        group = job.shared["group"]
         answers: fl.Tree = {}
         if self.features:
             shape = (len(x), len(group["ids"]), width(model, self.reads))
@@ -157,7 +163,3 @@ class FromPrior(fl.LocalTraining):
             for name, tensor in carry["buffers"].items():
                 tensor.copy_(job.shared["prior_buffers"][name][position])
         return carry
-
-
-def _row(stacked: fl.Tree, position: int) -> fl.Tree:
-    return {name: tensor[position] for name, tensor in stacked.items()}

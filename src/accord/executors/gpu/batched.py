@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from accord.executors.gpu.compiler import StackError, apart, to_be_stacked
 from accord.executors.gpu.graphs import CaptureError, Recorder
 from accord.executors.gpu.lane import Client
 from accord.executors.gpu.lanes import Lanes
-from accord.executors.gpu.samples import Samples
+from accord.executors.gpu.samples import Samples, together
 from accord.executors.registry import EXECUTORS, GLADLY, Choice, Done, nobody
 from accord.executors.sequential import answer, one_thread
 
@@ -97,7 +98,7 @@ class Batched(Choice):
                     self._unstack(request.task, str(error))
                     continue
                 except (CaptureError, MisfitError) as error:
-                    if to_be_stacked(task) and request.task not in self._apart:
+                    if self._stacks(request.task):
                         self._unstack(request.task, str(error))  # perhaps it can be recorded lane by lane
                         continue
                     self._give_up(request.task, str(error))
@@ -131,7 +132,8 @@ class Batched(Choice):
                 self._drop_lanes(request.task)
             measured = cuda and request.task not in self.limit
             before = _allocated(self.site.device, reset=True) if measured else 0
-            used = {id(lanes): lanes for lanes in [self._seat(request.task, task, client) for client in block]}
+            with together([client.job.data for client in block]) if self._stacks(request.task) else nullcontext():
+                used = {id(lanes): lanes for lanes in [self._seat(request.task, task, client) for client in block]}
             room = self._block_size(request.task, len(request.works))
             pairs = [pair for lanes in used.values() for pair in lanes.run(shared, self.data, room)]
             if measured:
@@ -247,6 +249,9 @@ class Batched(Choice):
         self.limit[task] = max(size // 2, 1)
         if size == 1:
             self._give_up(task, "one client's recording alone does not fit into memory")
+
+    def _stacks(self, task: str) -> bool:
+        return to_be_stacked(self.tasks[task]) and task not in self._apart
 
     def _unstack(self, task: str, reason: str) -> None:
         self._apart.add(task)

@@ -1,0 +1,58 @@
+"""Clients that are at work together, asked together.
+
+A model that all of them were sent says the same of a client's samples whoever else's lie beside them. One pass over
+many clients' samples keeps a GPU busy where a pass for each leaves it waiting for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from accord.core.types import ClientData
+
+Answers = tuple[Tensor, ...]
+Question = Callable[[Tensor], Answers]  # of each sample by itself
+AT_ONCE = 4096  # samples: as many as eight clients' passes have, and fewer than it takes to train those
+
+
+class Cohort:
+    """Who is at work together. An answer is kept until its client asks for it."""
+
+    def __init__(self, clients: Sequence[ClientData]) -> None:
+        self._clients = list(clients)
+        self._kept: dict[Hashable, dict[int, Answers]] = {}
+
+    def answers(self, client: ClientData, name: Hashable, question: Question) -> Answers:
+        """Of the client's own samples; whoever asks under a name first asks for all."""
+        if name not in self._kept:
+            self._kept[name] = {id(who): said for who, said in self._asked(question)}
+        kept = self._kept[name].pop(id(client), None)
+        return in_pieces(question, client.x, AT_ONCE) if kept is None else kept
+
+    def _asked(self, question: Question) -> Iterator[tuple[ClientData, Answers]]:
+        for group in self._groups():
+            sizes = [len(client.y) for client in group]
+            answers = in_pieces(question, torch.cat([client.x for client in group]), AT_ONCE)
+            yield from zip(group, zip(*(torch.split(answer, sizes) for answer in answers), strict=True), strict=True)
+
+    def _groups(self) -> Iterator[list[ClientData]]:
+        """As many clients as have so few samples together, or one."""
+        group: list[ClientData] = []
+        for client in self._clients:
+            if group and sum(len(one.y) for one in (*group, client)) > AT_ONCE:
+                yield group
+                group = []
+            group.append(client)
+        yield group
+
+
+def in_pieces(question: Question, x: Tensor, size: int) -> Answers:
+    """Of all samples, `size` at a time."""
+    head, *tail = torch.split(x, size)
+    answers = question(head)
+    if not tail:
+        return answers
+    return tuple(torch.cat(parts) for parts in zip(answers, *map(question, tail), strict=True))
