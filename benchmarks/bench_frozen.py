@@ -32,6 +32,7 @@ from accord.core.model import Model, Out
 from accord.core.tensors import Tree
 from accord.executors.gpu.graphs import Recorder
 from accord.executors.gpu.precision import numerics
+from accord.executors.kernels import rows_at_once
 from bench_fedufo import federation, images
 
 Found = list[list[Out]]  # by client and model
@@ -125,7 +126,7 @@ def main() -> None:
     model = federation("cgr", data, sets).model
     group = [unlike(*model.init()) for _ in range(options.clients)]
     laps: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    with numerics("tf32"), torch.no_grad():
+    with numerics("tf32"), torch.no_grad(), rows_at_once():
         ways = Ways(model, group, [x.to(device) for x in data.train_pool.x.split(options.samples)])
         named: dict[str, Way] = {
             "one by one": ways.one_by_one,

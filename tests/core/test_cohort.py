@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from accord.core import cohort
-from accord.core.cohort import Cohort, in_pieces
+from accord.core.cohort import Cohort, cohort_of, in_pieces, together
 from accord.core.types import ClientData
 
 
@@ -91,3 +91,15 @@ def test_in_pieces() -> None:
     for size in (1, 3, 5, 9):
         check(client(3, 5), in_pieces(question, client(3, 5).x, size))
     check(client(3, 0), in_pieces(question, client(3, 0).x, 4))
+
+
+def test_who_is_asked_together_with_whom() -> None:
+    first, second, other = client(0, 1), client(0, 1), client(0, 1)
+    assert cohort_of(first) is None
+    with together([first, second]):
+        assert cohort_of(first) is cohort_of(second) is not None
+        assert cohort_of(other) is None
+        with together([]):
+            assert cohort_of(first) is None
+        assert cohort_of(first) is not None
+    assert cohort_of(first) is None

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch.nn import functional
 
 from accord.core.model import Model
 from accord.executors.kernels import gpu, pooled
-from accord.executors.kernels.gpu import GPUSequential, gpu_layers
+from accord.executors.kernels.gpu import GPUSequential, gpu_layers, rows_at_once
 from accord.models import MODELS
 
 # Images, channels, height, width; window's rows and columns, steps, padding.
@@ -113,7 +114,7 @@ def test_the_operator_can_be_traced(name: str) -> None:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
     """As if the kernel were for images on a CPU; what it was asked for."""
     asked: list[tuple[int, ...]] = []
 
@@ -125,7 +126,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     operator = pooled.pool
     monkeypatch.setattr(pooled, "suits", lambda x: x.dim() == 4)
     monkeypatch.setattr(pooled, "pool", pool)
-    return asked
+    with rows_at_once():
+        yield asked
 
 
 WINDOWS = {
@@ -195,6 +197,16 @@ def test_a_layer_that_is_watched_is_called(here: list[tuple[int, ...]]) -> None:
         gpu_layers(network)(torch.randn(2, 2, 6, 6))
     assert [len(out) for out in seen] == [2]
     assert not here
+
+
+def test_rows_are_torchs_unless_wanted(here: list[tuple[int, ...]]) -> None:
+    network, x = gpu_layers(nn.Sequential(*row())), torch.randn(2, 2, 6, 6)
+    with torch.no_grad():
+        with rows_at_once(False):
+            network(x)
+        assert not here
+        network(x)
+    assert here == [(2, 2, 2, 2, 0, 0)]
 
 
 def test_clients_of_a_stack_are_torchs(here: list[tuple[int, ...]]) -> None:

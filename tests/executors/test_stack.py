@@ -20,6 +20,7 @@ from accord.executors.gpu import compiler
 from accord.executors.gpu.batched import Batched
 from accord.executors.gpu.buffers import Buffers, stacked
 from accord.executors.gpu.graphs import CaptureError
+from accord.executors.kernels import gpu
 from support.federation import Given, TinyRun, equal_trees, tiny_data, tiny_model
 
 MODELS = {"fedfusion": "mcmahan_cnn", "fedbn": "fedbr_cnn"}
@@ -266,3 +267,24 @@ def test_a_block_is_asked_at_once_what_all_were_sent(
         assert asked.count(everybody) == (models if compiled else 0)
     assert traced
     assert worst(*found) < 1e-9
+
+
+def test_rows_of_layers_are_one_for_clients_of_a_stack_alone(
+    traced: list[Any], float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FedMMD, whose clients are trained side by side, would take another rounding of a feature for another feature."""
+    wanted: list[bool] = []
+    reference = Model.reference
+
+    def noted(model: Model, *given: Any) -> Any:
+        wanted.append(gpu._wanted.get())
+        return reference(model, *given)
+
+    monkeypatch.setattr(Model, "reference", noted)
+    for name, compiled, expected in (("fedufo", True, True), ("fedmmd", True, False), ("fedufo", False, False)):
+        wanted.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # FedMMD says that it is not stacked
+            run(name, compiled, 1, sampler=Given([0, 1, 3]))
+        assert set(wanted) == {expected}
+    assert not gpu._wanted.get()

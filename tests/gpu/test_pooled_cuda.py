@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from accord.executors.gpu.precision import numerics
-from accord.executors.kernels import layers_for, pooled
+from accord.executors.kernels import layers_for, pooled, rows_at_once
 from accord.executors.kernels.layers import channels_last
 
 pytestmark = pytest.mark.gpu
@@ -65,7 +65,7 @@ def test_layers_of_a_compiled_run_give_torchs_up_to_rounding(channels: int, prec
         found: Tensor = operator(x, bias, *window)
         return found
 
-    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad(), rows_at_once():
         patch.setattr(pooled, "pool", pool)
         with numerics("fp32"):
             expected = network(x)

@@ -87,6 +87,15 @@ def test_methods_are_compared_over_the_seeds_both_have(tmp_path: Path, write: Wr
     assert filled("{scaffold.last - fedprox.last}", made) == "-5.00", "of the numbers that are shown"
 
 
+def test_runs_that_came_unequally_far_are_compared_where_both_were(tmp_path: Path, write: Write) -> None:
+    write("scaffold", [0.3, 0.5])
+    write("fedavg", [0.2, 0.45, 0.5, 0.7])
+    made = table(tmp_path)
+    assert filled("{scaffold.last} {fedavg.last}", made) == "40.00 60.00"
+    assert filled("{scaffold.last - fedavg.last}", made) == "7.50", "0.4 less 0.325, the means until round 20"
+    assert filled("{fedavg.last - scaffold.last}", made) == "-7.50"
+
+
 def test_what_two_rows_differ_by_at_a_round_is_taken_over_the_seeds_both_have(tmp_path: Path, write: Write) -> None:
     write("fedavg", [0.1, 0.3])
     write("fedavg", [0.5, 0.9], seed=1)

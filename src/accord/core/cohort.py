@@ -7,6 +7,8 @@ many clients' samples keeps a GPU busy where a pass for each leaves it waiting f
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -24,6 +26,10 @@ class Cohort:
     def __init__(self, clients: Sequence[ClientData]) -> None:
         self._clients = list(clients)
         self._kept: dict[Hashable, dict[int, Answers]] = {}
+
+    def has(self, client: ClientData) -> bool:
+        """Whether it is one of them."""
+        return any(one is client for one in self._clients)
 
     def answers(self, client: ClientData, name: Hashable, question: Question) -> Answers:
         """Of the client's own samples; whoever asks under a name first asks for all."""
@@ -47,6 +53,25 @@ class Cohort:
                 group = []
             group.append(client)
         yield group
+
+
+_now: ContextVar[Cohort | None] = ContextVar("cohort", default=None)
+
+
+@contextmanager
+def together(clients: Sequence[ClientData]) -> Iterator[None]:
+    """Whatever they are all asked in the meantime is asked once."""
+    before = _now.set(Cohort(clients))
+    try:
+        yield
+    finally:
+        _now.reset(before)
+
+
+def cohort_of(client: ClientData) -> Cohort | None:
+    """Those who are asked together with it; None where it is asked alone."""
+    cohort = _now.get()
+    return cohort if cohort is not None and cohort.has(client) else None
 
 
 def in_pieces(question: Question, x: Tensor, size: int) -> Answers:

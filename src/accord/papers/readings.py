@@ -4,7 +4,7 @@
 `std`, `rounds` (how far it ran), `seconds`, `seeds`, `at 130` (accuracy at a round, in percent) and `to 50` (the first
 round with that accuracy, in percent), the last two also of runs that diverged later. Two of them may be joined:
 `{fedbr.cifar10 - fedavg.cifar10}`, or with `/`. The difference of two rows of a column, in it or at a round, is taken
-over the seeds both have, as leads are.
+over the seeds both have, as leads are; of runs that did not come equally far, at the last round that both reached.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ class _Term(NamedTuple):
 
 
 def _paired(left: _Term, right: _Term) -> float | None:
-    """The lead of one row over another in a column, over the seeds both have, where both ran equally far or so far."""
+    """The lead of one row over another in a column, over the seeds both have, as far as both went or at a round."""
     if left.column is not right.column or (left.kind, left.argument) != (right.kind, right.argument):
         return None
     if left.kind == "at":
         return ahead(*(_at_by_seed(one.cell, int(one.argument)) for one in (left, right)))
-    if left.kind or left.cell.rounds != right.cell.rounds:
+    if left.kind:
         return None
-    return ahead(*(by_seed(one.column, one.cell.records, one.cell.rounds) for one in (left, right)))
+    common = min(left.cell.rounds, right.cell.rounds)
+    return ahead(*(by_seed(one.column, one.cell.records, common) for one in (left, right)))
 
 
 def _term(text: str, table: Table) -> _Term:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor
 
-from accord.core.cohort import Answers, Question, in_pieces
+from accord.core.cohort import Answers, Question, cohort_of, in_pieces
 from accord.core.types import Batch, Job
 
 # Samples per forward pass: what a CPU's caches hold, and what fills a GPU. Without gradients 512 samples take less
@@ -38,11 +38,10 @@ def asked(job: Job, name: Hashable, question: Question) -> Answers:
 
     Clients that begin together are asked together, where that is quicker: under one name all ask the same.
     """
-    cohort = getattr(job.data, "cohort", None)
-    if cohort is not None:
-        answers: Answers = cohort.answers(job.data, name, question)
-        return answers
-    return in_pieces(question, job.data.x, _chunk(job.data.x))
+    cohort = cohort_of(job.data)
+    if cohort is None:
+        return in_pieces(question, job.data.x, _chunk(job.data.x))
+    return cohort.answers(job.data, name, question)
 
 
 def gathered(stored: Tensor | None, batch: Batch, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
 from accord.client import Answer, Request, Site, Work, as_tensor, check_finite, seed_torch
+from accord.core.cohort import together
 from accord.core.task import LocalTraining, Task, stream
 from accord.core.tensors import Trees
 from accord.core.types import Job, Result
@@ -24,7 +24,8 @@ from accord.executors.gpu.compiler import StackError, apart, to_be_stacked
 from accord.executors.gpu.graphs import CaptureError, Recorder
 from accord.executors.gpu.lane import Client
 from accord.executors.gpu.lanes import Lanes
-from accord.executors.gpu.samples import Samples, together
+from accord.executors.gpu.samples import Samples
+from accord.executors.kernels import rows_at_once
 from accord.executors.registry import EXECUTORS, GLADLY, Choice, Done, nobody
 from accord.executors.sequential import answer, one_thread
 
@@ -125,14 +126,15 @@ class Batched(Choice):
 
     def _block(self, request: Request, task: Task, shared: Trees, block: list[Client]) -> list[Answer]:
         cuda = self.recorder.cuda
-        with torch.random.fork_rng(devices=[self.site.device] if cuda else []):
+        stacked = self._stacks(request.task)
+        with torch.random.fork_rng(devices=[self.site.device] if cuda else []), rows_at_once(stacked):
             first = min(client.id for client in block)
             seed_torch(self.site.draws(first, stream(request.task, task), request.round).torch_seed(), self.site.device)
             if self.data.bring([client.id for client in block], self.asked):
                 self._drop_lanes(request.task)
             measured = cuda and request.task not in self.limit
             before = _allocated(self.site.device, reset=True) if measured else 0
-            with together([client.job.data for client in block]) if self._stacks(request.task) else nullcontext():
+            with together([client.job.data for client in block] if stacked else []):
                 used = {id(lanes): lanes for lanes in [self._seat(request.task, task, client) for client in block]}
             room = self._block_size(request.task, len(request.works))
             pairs = [pair for lanes in used.values() for pair in lanes.run(shared, self.data, room)]

@@ -6,8 +6,7 @@ with room for the largest block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import torch
 from torch import Tensor
 
 from accord.client import Site
-from accord.core.cohort import Cohort
 from accord.core.types import ClientData
 from accord.executors.gpu.lane import Rows
 
@@ -29,7 +27,6 @@ class OnDemand:
         self.num_classes, self.has_test = num_classes, has_test
         self._gather = gather
         self._found: ClientData | None = None
-        self.cohort: Cohort | None = None  # of those who begin with it
 
     @property
     def touched(self) -> bool:
@@ -40,20 +37,6 @@ class OnDemand:
         if self._found is None:
             self._found = self._gather()
         return getattr(self._found, name)
-
-
-@contextmanager
-def together(clients: Sequence[ClientData]) -> Iterator[None]:
-    """Whatever they are all asked in the meantime is asked once."""
-    lazy: list[Any] = list(clients)
-    cohort = Cohort(clients)
-    for one in lazy:
-        one.cohort = cohort
-    try:
-        yield
-    finally:
-        for one in lazy:
-            one.cohort = None
 
 
 class Samples:

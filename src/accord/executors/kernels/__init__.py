@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from accord.executors.kernels.cpu import cpu_layers
-from accord.executors.kernels.gpu import gpu_layers
+from accord.executors.kernels.gpu import gpu_layers, rows_at_once
 from accord.executors.kernels.stacked import stacked_layers
 
-__all__ = ["cpu_layers", "gpu_layers", "layers_for", "stacked_layers"]
+__all__ = ["cpu_layers", "gpu_layers", "layers_for", "rows_at_once", "stacked_layers"]
 
 
 def layers_for(

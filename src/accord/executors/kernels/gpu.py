@@ -2,11 +2,15 @@
 
 A convolution that is pooled, then ReLU: the bias is added to, and ReLU taken of, the pooled pixels alone. Both keep the
 order of numbers, so that gives the same to the last bit. One kernel does it, see `accord.executors.kernels.pooled`.
+The convolution before it sums in another order than torch's layers would, so this is done only within `rows_at_once`:
+there are methods to which another rounding of one feature is another feature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import cast
 
 import torch
@@ -18,10 +22,21 @@ from accord.executors.kernels.layers import channels_last, exchanged, pair
 from accord.executors.kernels.stacked import LAYERS, StackableConv2d, StackableMaxPool2d, StackableReLU
 
 ROW = (StackableConv2d, StackableMaxPool2d, StackableReLU)
+_wanted: ContextVar[bool] = ContextVar("rows_at_once", default=False)
+
+
+@contextmanager
+def rows_at_once(wanted: bool = True) -> Iterator[None]:
+    """Such rows of layers may be one in the meantime."""
+    before = _wanted.set(wanted)
+    try:
+        yield
+    finally:
+        _wanted.reset(before)
 
 
 class GPUSequential(nn.Sequential):
-    """`nn.Sequential`; a convolution goes with its pooling and ReLU where a frozen model is asked, or one is judged."""
+    """`nn.Sequential`; a convolution goes with its pooling and ReLU where a frozen model is asked."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Of whatever its layers are for."""
@@ -42,7 +57,7 @@ def gpu_layers(network: nn.Module) -> nn.Module:
 
 def _at_once(x: Tensor, layers: Sequence[nn.Module]) -> bool:
     """Whether it is such a row, with no more to its layers than their settings, and nobody asks for gradients."""
-    if tuple(map(type, layers)) != ROW or torch.is_grad_enabled() or not pooled.suits(x):
+    if not _wanted.get() or tuple(map(type, layers)) != ROW or torch.is_grad_enabled() or not pooled.suits(x):
         return False
     convolution, pool = cast(nn.Conv2d, layers[0]), cast(nn.MaxPool2d, layers[1])
     alone = convolution.bias is not None and not (is_stacked(x) or is_stacked(convolution.weight))
