@@ -69,12 +69,21 @@ def test_other_names_are_other_questions() -> None:
 def test_no_more_samples_at_once_than_set(
     most: int, expected: list[list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cohort, "AT_ONCE", most)
+    monkeypatch.setattr(cohort, "MOST", most)
     everybody, question = clients(), Noted()
     together = Cohort(everybody)
     for who in everybody:
         check(who, together.answers(who, "squares", question))
     assert question.asked == expected
+
+
+def test_few_clients_ask_about_few_samples_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that did not fit into memory is halved, and what it asks for at once with it."""
+    monkeypatch.setattr(cohort, "EACH", 2)
+    for count, expected in ((1, [[0, 1], [2, 3], [4]]), (2, [[0, 1, 2, 3], [4], [0, 1, 2, 3], [4]])):
+        everybody, question = [client(0, 5) for _ in range(count)], Noted()
+        check(everybody[0], Cohort(everybody).answers(everybody[0], "squares", question))
+        assert question.asked == expected
 
 
 def test_who_asks_again_is_answered_alone() -> None:

@@ -17,7 +17,8 @@ from accord.core.types import ClientData
 
 Answers = tuple[Tensor, ...]
 Question = Callable[[Tensor], Answers]  # of each sample by itself
-AT_ONCE = 4096  # samples: as many as eight clients' passes have, and fewer than it takes to train those
+EACH = 512  # samples at once for every client of a cohort: without gradients they take less memory than its training
+MOST = 4096  # samples at once; more are no faster
 
 
 class Cohort:
@@ -25,6 +26,7 @@ class Cohort:
 
     def __init__(self, clients: Sequence[ClientData]) -> None:
         self._clients = list(clients)
+        self._at_once = min(MOST, EACH * max(len(self._clients), 1))
         self._kept: dict[Hashable, dict[int, Answers]] = {}
 
     def has(self, client: ClientData) -> bool:
@@ -36,19 +38,19 @@ class Cohort:
         if name not in self._kept:
             self._kept[name] = {id(who): said for who, said in self._asked(question)}
         kept = self._kept[name].pop(id(client), None)
-        return in_pieces(question, client.x, AT_ONCE) if kept is None else kept
+        return in_pieces(question, client.x, self._at_once) if kept is None else kept
 
     def _asked(self, question: Question) -> Iterator[tuple[ClientData, Answers]]:
         for group in self._groups():
             sizes = [len(client.y) for client in group]
-            answers = in_pieces(question, torch.cat([client.x for client in group]), AT_ONCE)
+            answers = in_pieces(question, torch.cat([client.x for client in group]), self._at_once)
             yield from zip(group, zip(*(torch.split(answer, sizes) for answer in answers), strict=True), strict=True)
 
     def _groups(self) -> Iterator[list[ClientData]]:
         """As many clients as have so few samples together, or one."""
         group: list[ClientData] = []
         for client in self._clients:
-            if group and sum(len(one.y) for one in (*group, client)) > AT_ONCE:
+            if group and sum(len(one.y) for one in (*group, client)) > self._at_once:
                 yield group
                 group = []
             group.append(client)
