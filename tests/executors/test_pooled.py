@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -235,10 +236,23 @@ def test_what_a_stack_has_in_common_is_asked_at_once(here: list[tuple[int, ...]]
     assert "accord.pool" in traced.code
 
 
-@pytest.mark.parametrize("where", ["cpu", "flat", "double"])
-def test_what_the_kernel_is_not_for(where: str) -> None:
-    x = {"cpu": torch.zeros(1, 1, 2, 2), "flat": torch.zeros(1, 4), "double": torch.zeros(1, 1, 2, 2).double()}[where]
-    assert not pooled.suits(x)
+@pytest.mark.parametrize(
+    ("change", "suits"),
+    [
+        ({}, True),
+        ({"dtype": torch.bfloat16}, True),
+        ({"is_cuda": False}, False),
+        ({"dim": lambda: 3}, False),
+        ({"dtype": torch.float64}, False),
+    ],
+    ids=["images on a GPU", "bf16", "on a CPU", "a single image", "double"],
+)
+def test_what_the_kernel_is_for(change: dict[str, Any], suits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    x: Any = SimpleNamespace(**{"is_cuda": True, "dim": lambda: 4, "dtype": torch.float32, **change})
+    monkeypatch.setattr(pooled, "find_spec", lambda name: name)
+    assert pooled.suits(x) == suits
+    monkeypatch.setattr(pooled, "find_spec", lambda name: None)
+    assert not pooled.suits(x), "without Triton"
 
 
 def test_sequences_inside_others_are_changed() -> None:

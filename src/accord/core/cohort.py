@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ class Cohort:
 
     def __init__(self, clients: Sequence[ClientData]) -> None:
         self._clients = list(clients)
-        self._at_once = min(MOST, EACH * max(len(self._clients), 1))
+        self._at_once = min(MOST, EACH * len(self._clients))
         self._kept: dict[Hashable, dict[int, Answers]] = {}
 
     def has(self, client: ClientData) -> bool:
@@ -77,9 +78,14 @@ def cohort_of(client: ClientData) -> Cohort | None:
 
 
 def in_pieces(question: Question, x: Tensor, size: int) -> Answers:
-    """Of all samples, `size` at a time."""
+    """Of all samples, `size` at a time: besides the answers only those to one piece are in memory."""
     head, *tail = torch.split(x, size)
-    answers = question(head)
+    first = question(head)
     if not tail:
-        return answers
-    return tuple(torch.cat(parts) for parts in zip(answers, *map(question, tail), strict=True))
+        return first
+    answers = tuple(said.new_empty(len(x), *said.shape[1:]) for said in first)
+    places = zip(*(torch.split(answer, size) for answer in answers), strict=True)
+    for place, said in zip(places, chain([first], map(question, tail)), strict=True):
+        for part, one in zip(place, said, strict=True):
+            part.copy_(one)
+    return answers

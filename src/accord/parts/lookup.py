@@ -21,15 +21,8 @@ def _chunk(x: Tensor) -> int:
 
 
 def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, size: int = 0) -> Tensor:
-    """`function` of all samples, `size` at a time: besides the result only one chunk is in memory."""
-    head, *tail = torch.split(x, size or _chunk(x))
-    first = function(head)
-    if not tail:
-        return first
-    out = first.new_empty(len(x), *first.shape[1:])
-    out[: len(head)] = first
-    for place, piece in zip(torch.split(out[len(head) :], len(head)), tail, strict=True):
-        place.copy_(function(piece))
+    """`function` of all samples, `size` at a time; 0: as many as the device likes."""
+    (out,) = in_pieces(lambda piece: (function(piece),), x, size or _chunk(x))
     return out
 
 

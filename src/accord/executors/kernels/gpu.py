@@ -43,7 +43,7 @@ class GPUSequential(nn.Sequential):
         layers = list(self)
         while layers:
             if _at_once(x, layers[: len(ROW)]):
-                x = _pooled(x, *layers[: len(ROW)])
+                x = _pooled(x, layers[0], layers[1])
                 layers = layers[len(ROW) :]
             else:
                 x = layers.pop(0)(x)
@@ -66,7 +66,7 @@ def _at_once(x: Tensor, layers: Sequence[nn.Module]) -> bool:
     return alone and plain and not watched
 
 
-def _pooled(x: Tensor, convolution: nn.Module, pool: nn.Module, relu: nn.Module) -> Tensor:
+def _pooled(x: Tensor, convolution: nn.Module, pool: nn.Module) -> Tensor:
     layer, window = cast(nn.Conv2d, convolution), cast(nn.MaxPool2d, pool)
     seen = channels_last(layer._conv_forward(channels_last(x), layer.weight, None))
     bias = cast(Tensor, layer.bias).to(seen.dtype)
