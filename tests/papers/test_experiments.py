@@ -22,8 +22,8 @@ fus-f5c fus-f5d fus-f6 rane-t1 rane-t2 rane-f3 rane-f4 rane-f5 rane-f6 rane-f7 r
 """
 # Of our own.
 QUESTIONS = """
-br-division br-question br-rate br-small br-small-rate br-t1-code br-t1-kept cross fus-rate mmd-rate own-search
-rane-batch rane-cap rane-rate ufo-performance ufo-qffl ufo-rate ufo-t6-reduced
+br-division br-question br-rate br-small br-small-rate br-t1-code br-t1-kept br-t1-mild cross fus-rate mmd-rate
+own-search rane-batch rane-cap rane-rate ufo-performance ufo-qffl ufo-rate ufo-t6-reduced
 """
 
 
@@ -168,11 +168,19 @@ def test_the_text_of_an_experiment_holds_no_result_that_is_not_computed() -> Non
 
 def test_what_is_read_as_accuracy_is_a_value_of_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shelf.experiment("br-t1").row("local").accuracy == "local on global"
-    assert shelf.experiment("br-t1").row("fedavg").accuracy == "accuracy"
-    wrong = (shelf.HERE / "experiments" / "br-t1.toml").read_text().replace('"local on global"', '"local on globe"')
+    assert shelf.experiment("br-t1").row("fedavg").accuracy == ""
+    read = {column.key: column.accuracy for column in shelf.experiment("br-t1").columns}
+    assert read["cifar10"] == read["cifar10-rounds"] == "client mean", "of the setting"
+    assert read["cifar10-all"] == "accuracy", "of the column"
+    assert {column.accuracy for column in shelf.experiment("br-t1-mild").columns} == {"accuracy"}
+    right = (shelf.HERE / "experiments" / "br-t1.toml").read_text()
     (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "br-t0.toml").write_text(wrong)
     (tmp_path / "settings").symlink_to(shelf.HERE / "settings")
     monkeypatch.setattr(shelf, "HERE", tmp_path)
+    (tmp_path / "experiments" / "br-t0.toml").write_text(right.replace('"local on global"', '"local on globe"'))
     with pytest.raises(ConfigError, match=r"row 'local': accuracy = 'local on globe'.*Did you mean 'local on global'"):
         shelf.experiment("br-t0")
+    wrong = right.replace('accuracy = "accuracy"', 'accuracy = "acuracy"')
+    (tmp_path / "experiments" / "br-t9.toml").write_text(wrong)
+    with pytest.raises(ConfigError, match=r"column 'mnist-all': accuracy = 'acuracy' is unknown.*'accuracy'"):
+        shelf.experiment("br-t9")

@@ -369,3 +369,43 @@ def test_a_method_without_a_global_model_is_read_by_another_value(tmp_path: Path
     assert made.cells["fedprox", "last"].ours.mean == pytest.approx(55.0)  # type: ignore[union-attr]
     assert made.cells["fedprox", "to50"].ours.mean == 30  # type: ignore[union-attr]
     assert filled("{fedprox.last.at 20} {fedprox.last.to 50}", made) == "40.0 30"
+
+
+def test_a_federation_may_be_judged_by_its_clients_own_data_in_all_columns_but_those_that_say_otherwise(
+    tmp_path: Path, write: Write
+) -> None:
+    own = [0.2, 0.4, 0.6, 0.9]
+    seen = [
+        {"round": 10 * n + 10, "accuracy": 0.1, "local_on_global": {"mean": 0.3}, "clients": {"mean": mean}}
+        for n, mean in enumerate(own)
+    ]
+    write("fedavg", [], evaluations=seen)
+    one = tiny(40)
+    columns = [replace(column, accuracy="client mean") for column in one.columns]
+    everybody = replace(columns[0], key="all", accuracy="accuracy")
+    plain = replace(one.row("fedavg"), printed={**one.row("fedavg").printed, "all": NOTHING})
+    rows = [plain, replace(plain, name="local", accuracy="local on global")]
+    one = replace(one, columns=[*columns, everybody], rows=rows, own="local")
+    made = Table.of(one, Records.of([tmp_path / "results"]), (0,))
+    shown = {key: cell.ours.mean for key, cell in made.cells.items() if cell.ours is not None}
+    assert shown == {
+        ("fedavg", "last"): pytest.approx(75.0),
+        ("fedavg", "to50"): 30,
+        ("fedavg", "all"): pytest.approx(10.0),
+        ("local", "last"): pytest.approx(30.0),
+        ("local", "all"): pytest.approx(30.0),  # what a row says goes before what a column says
+    }
+    assert filled("{fedavg.last.at 20} {fedavg.last.to 60} {fedavg.all.at 20}", made) == "40.0 30 10.0"
+
+
+def test_a_run_whose_clients_were_not_judged_does_not_answer_for_them(tmp_path: Path, write: Write) -> None:
+    one = tiny(40)
+    asking = replace(one, rows=[replace(row, config={**row.config, "evaluate": {"clients": True}}) for row in one.rows])
+    path = write("fedavg", [0.1, 0.2, 0.3, 0.4])
+    fields = json.loads(path.read_text())
+
+    def left(clients: bool) -> int:
+        path.write_text(json.dumps({**fields, "config": {**fields["config"], "evaluate": {"clients": clients}}}))
+        return len(missing(wanted(asking, (0,), "full", ["fedavg"]), Records.of([tmp_path / "results"])))
+
+    assert (left(clients=True), left(clients=False)) == (0, 1)

@@ -20,7 +20,7 @@ from accord.papers.desk import Desk, Here
 from accord.papers.experiment import Experiment
 from accord.papers.printed import NOTHING
 from accord.papers.turns import shares
-from accord.papers.wanted import for_machine, wanted
+from accord.papers.wanted import Wanted, for_machine, wanted
 from accord.study.pool import side_by_side
 from papers.conftest import tiny
 
@@ -276,6 +276,26 @@ def test_minutes_are_kept_and_the_next_call_goes_on(tmp_path: Path) -> None:
     # How long a process takes to start and train a round is the machine's business.
     minutes, first = next((m, done) for m in (0.03, 0.2, 1, 2) if (done := rounds_after(m)))
     assert rounds_after(minutes) > first
+
+
+def test_what_a_run_has_come_to_is_noted_while_it_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may be gone before any run ends: then this is all that is left of it."""
+    monkeypatch.setattr(Desk, "pause", 0.05)
+    keeper = reproduction._Keeper(tmp_path / "runs", tmp_path / "results", {"gpu": "a GPU"}, {})
+    seen: list[Any] = []
+
+    def done(run: Wanted, diverged: str, failed: str) -> None:
+        keeper(run, diverged, failed)
+        seen.extend(records(tmp_path / "results").values())
+
+    one = next(iter(wanted(tiny(300), (0,), "full", ["fedavg"], CPU)))
+    Desk(tmp_path / "runs", 1, done, seen.append).work([one], time.monotonic() + 240)
+    early, last = seen[seen.index("started: fedavg in digits, seed 0") + 1 : -1], seen[-2]
+    assert seen[-1] == "ended: fedavg in digits, seed 0"
+    assert (last["rounds_done"], last["finished"]) == (300, True)
+    assert 0 < early[0]["rounds_done"] < 300
+    assert not early[0]["finished"]
+    assert 0 < early[0]["gpu_seconds"] <= last["gpu_seconds"]
 
 
 def test_a_run_that_breaks_is_named_with_its_last_words(tmp_path: Path) -> None:

@@ -179,6 +179,21 @@ def test_a_record_of_another_version_is_named_and_kept(tmp_path: Path, monkeypat
     assert path.with_suffix(".unread").read_text() == old
 
 
+def test_a_record_of_another_question_is_kept_beside_the_new_one(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduction, "Desk", lambda runs, jobs, done, say: Here(runs, done))
+    path = write("fedavg", [0.1, 0.2, 0.3, 0.4])
+    fields = json.loads(path.read_text())
+    fields["config"]["local"] = {**fields["config"]["local"], "lr": 0.5}  # what the experiment asked for once
+    old = json.dumps(fields)
+    path.write_text(old)
+    where: dict[str, Any] = {"runs": tmp_path / "runs", "results": tmp_path / "results", "device": "cpu", "say": str}
+    assert accord.reproduce(tiny(), rows=["fedavg"], **where).missing == []
+    assert json.loads(path.read_text())["rounds"] == 4
+    assert path.with_suffix(".repeat.json").read_text() == old
+
+
 DIVERGED = "training diverged in round 3 on client 1: mean loss nan"
 
 

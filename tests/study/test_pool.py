@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -128,6 +129,27 @@ def test_in_time_nobody_is_at_work_any_more() -> None:
     assert ear.heard[0][-1] is None
     assert ear.heard[1] == ["stopped"]
     assert 2 not in ear.heard, "the third had not begun"
+
+
+def test_who_listens_is_told_now_and_then_who_is_at_work() -> None:
+    class Looks(Ear):
+        pause = 0.2
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[list[int]] = []
+
+        def under_way(self, places: Sequence[int]) -> None:
+            self.seen.append(sorted(places))
+
+    ear = Looks()
+    side_by_side([partial(sleep, 1.5), partial(sleep, 1.5), partial(square, 2)], 2, ear)
+    assert ear.seen[0] == [0, 1]
+    assert 2 <= len(ear.seen) <= 1 + 20 / 0.2  # starting a process takes a while, too
+    assert all(heard[-1] is None for heard in ear.heard.values())
+    quiet = Ear()
+    side_by_side([partial(sleep, 0.5)], 1, quiet)  # nobody asked
+    assert quiet.heard == {0: [None]}
 
 
 SILENT = """

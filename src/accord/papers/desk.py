@@ -58,7 +58,12 @@ class Here:
 
 
 class Desk(Listener):
-    """In processes of their own, `jobs` at a time; it notes when each was at work."""
+    """In processes of their own, `jobs` at a time; it notes when each was at work.
+
+    What a run has come to is noted while it is under way too: a machine may be gone before any run ends.
+    """
+
+    pause = 60.0
 
     def __init__(self, folder: Path, jobs: int, done: Done, say: Say) -> None:
         self._folder, self._jobs, self._done, self._say = folder, jobs, done, say
@@ -91,6 +96,11 @@ class Desk(Listener):
 
     def stopped(self, place: int) -> None:
         self._gone(place, "stopped")
+
+    def under_way(self, places: Sequence[int]) -> None:
+        for run, entry in (self._runs[place] for place in places):
+            note(self._folder, entry.folder.name, began=True)  # its share of the device until now
+            self._done(run, "", "")
 
     def _gone(self, place: int, how: str, diverged: str = "", failed: str = "") -> None:
         run, entry = self._runs[place]

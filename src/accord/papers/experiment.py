@@ -45,6 +45,7 @@ class Setting:
     readings: Sequence[Reading] = ()
     smoke: Sequence[str] = ()
     needs: str = ""
+    accuracy: str = "accuracy"  # the value read as a run's accuracy: a paper may judge by the clients' own data
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Column:
     group: str  # the table it stands in
     place: Place
     number: Number
+    accuracy: str = "accuracy"  # the setting's, unless the column has its own
     x: float | None = None  # where it lies on the axis of a sweep
 
 
@@ -81,7 +83,7 @@ class Row:
     smoke: Sequence[str] = ()
     needs: str = ""
     x: float | None = None  # where it lies on the axis, if the rows are the sweep
-    accuracy: str = "accuracy"  # the value that is read as its accuracy: a method may have no global model
+    accuracy: str = ""  # the value that is read as its accuracy in all columns: a method may have no global model
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,10 @@ _OF_THE_MACHINE = (
 )
 _OF_THE_DATA = ("dir", "download")
 # Measures that only some tables and figures ask for: a run without them does not answer those.
-LOOKS = ("drift", "feature_map", "local_on_global", "local_view", "map", "retrieval", "training", "unseen_epochs")
+LOOKS = (
+    *("clients", "drift", "feature_map", "local_on_global"),
+    *("local_view", "map", "retrieval", "training", "unseen_epochs"),
+)
 AT_THE_END = ("feature_map", "local_view", "unseen_epochs")  # those of them that are measured after the last round
 OLD = "0.1."  # versions whose clients drew other batches
 FIRST = ("evaluations", "rounds", "seed", "seconds")  # what every record has

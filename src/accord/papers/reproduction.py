@@ -211,7 +211,7 @@ class _Keeper:
             write_record(record.path, record.fields)
 
     def _known(self, path: Path, run: Wanted) -> Record | None:
-        """What the file holds, if it is of the same run."""
+        """What the file holds, if it is of the same run; another run's record goes aside, with all that it says."""
         known = read_record(path) if path.is_file() else None
         if known is None:
             return None
@@ -220,6 +220,8 @@ class _Keeper:
         except AccordError:  # of a version whose settings this one does not have: kept beside the new one
             known.path.replace(known.path.with_suffix(".unread"))
             return None
+        if not same:  # the experiment asks for something else since
+            known.path.replace(_free(known.path))
         return known if same else None
 
 

@@ -120,8 +120,10 @@ def _columns(given: Sequence[Mapping[str, Any]], id: str) -> list[Column]:
             place = Place(own["key"] if change else base.name, base, change)
             places.append(place)
         number = Number(own.pop("metric"), own.pop("over", "last 1"), own.pop("unit", "percent"))
+        own = {"group": base.title, "accuracy": base.accuracy, **own}
+        _check_accuracy(own["accuracy"], f"{id}.toml, column {own.get('key')!r}")
         try:
-            made.append(Column(place=place, number=number, group=own.pop("group", base.title), **own))
+            made.append(Column(place=place, number=number, **own))
         except TypeError as error:
             raise ConfigError(f"{id}.toml, column {own.get('key')!r}: {error}") from None
     return made
@@ -135,13 +137,18 @@ def _row(given: Mapping[str, Any], columns: Sequence[Column], id: str) -> Row:
     numbers: dict[str, Printed] = {column.key: NOTHING for column in columns}
     if texts is not None:
         numbers = {column.key: printed(text) for column, text in zip(columns, texts, strict=True)}
-    if own.get("accuracy", "accuracy") not in VALUES:
-        allowed = f"{nearest(own['accuracy'], VALUES)} Allowed: {', '.join(VALUES)}."
-        raise ConfigError(f"{id}.toml, row {own['name']!r}: accuracy = {own['accuracy']!r} is unknown.{allowed}")
+    if "accuracy" in own:
+        _check_accuracy(own["accuracy"], f"{id}.toml, row {own['name']!r}")
     try:
         return Row(config=config, printed=numbers, only=frozenset(own.pop("only", ())), **own)
     except TypeError as error:
         raise ConfigError(f"{id}.toml, row {own.get('name')!r}: {error}") from None
+
+
+def _check_accuracy(value: str, where: str) -> None:
+    if value not in VALUES:
+        allowed = f"{nearest(value, VALUES)} Allowed: {', '.join(VALUES)}."
+        raise ConfigError(f"{where}: accuracy = {value!r} is unknown.{allowed}")
 
 
 def _divided(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -170,6 +170,7 @@ def order(
 
 def cell(row: Row, column: Column, records: Sequence[Record]) -> Cell:
     """Mean and deviation over the runs that came equally far; rounds to a target count only where all reached it."""
+    records = [read_as(row.accuracy or column.accuracy, record) for record in records]
     sound = [record for record in records if not record.diverged]
     furthest = max((record.rounds_done for record in sound), default=0)
     whole = [record for record in sound if record.rounds_done == furthest]
@@ -197,7 +198,7 @@ def _records(
         if record is not None and (
             not experiment.like or record.shows(config)
         ):  # another view must have been looked at
-            found.append(read_as(row.accuracy, record.until(config.rounds).every(config.evaluate.every)))
+            found.append(record.until(config.rounds).every(config.evaluate.every))
     return found
 
 

@@ -50,6 +50,11 @@ LONGEST = 86400.0  # seconds at a time: systems count a wait in milliseconds, wi
 class Listener:
     """What happens to the pieces, by their place in the list; override what is of interest."""
 
+    pause = math.inf  # seconds between two times it is told who is under way
+
+    def under_way(self, places: Sequence[int]) -> None:
+        """They have been at work for another while. What is raised here ends them."""
+
     def started(self, place: int) -> None:
         """Its process begins."""
 
@@ -86,6 +91,7 @@ def side_by_side(
     waiting = list(range(len(works)))[::-1]
     running: dict[Any, tuple[int, BaseProcess]] = {}
     fates: dict[int, AccordError | None] = {}
+    look = time.monotonic() + listener.pause
     try:
         while (waiting or running) and time.monotonic() < last_call:
             while waiting and len(running) < jobs:
@@ -93,7 +99,10 @@ def side_by_side(
                 listener.started(place)
                 ours, process = _start(context, works[place], share, list(running))
                 running[ours] = place, process
-            for end in wait(list(running), min(max(last_call - time.monotonic(), 0), LONGEST)):
+            if time.monotonic() >= look:
+                listener.under_way([place for place, _ in running.values()])
+                look = time.monotonic() + listener.pause
+            for end in wait(list(running), min(max(min(last_call, look) - time.monotonic(), 0), LONGEST)):
                 pipe: Any = end
                 place, process = running[pipe]
                 try:
