@@ -30,7 +30,7 @@ from accord.algorithms.fedmmd import (
     squared_distances,
 )
 from accord.core.algorithm import Method, Setup
-from accord.core.model import Model
+from accord.core.model import Model, Out
 from accord.core.optim import SGD
 from accord.core.plan import Plan
 from accord.core.task import Corner, Part
@@ -341,10 +341,28 @@ def test_the_frozen_stream_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return plain(self, params, buffers, x)
 
     monkeypatch.setattr(Model, "reference", counted)
-    built(fedmmd, {}).rounds(1)
+    built(fedmmd, {"kernel": "dan"}).rounds(1)
     assert seen == [6, 9, 12, 15]
+    built(fedl2, {}).rounds(1)
+    assert seen == 2 * [6, 9, 12, 15]
     built(fedl2, {"lam": 0.0}).rounds(1)
-    assert len(seen) == 4
+    assert len(seen) == 8
+    built(fedmmd, {}).rounds(1)
+    assert set(seen[8:]) == {4}, "the narrowest of the fixed kernels tell two roundings apart: batch by batch"
+
+
+def test_products_that_round_otherwise_for_more_samples_are_no_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tf32 does on a GPU. Weights are equal in the first step, so that there is nothing to hold them to."""
+    plain = Model.reference
+
+    def rounded(self: Model, params: Params, buffers: Params, x: Tensor, fuse: object = None) -> Out:
+        out = plain(self, params, buffers, x)
+        return out if len(x) == 4 else Out(*(half * (1 + 2**-10) for half in out))
+
+    monkeypatch.setattr(Model, "reference", rounded)
+    one = Plan(steps=1, batch_size=4)
+    held = built(fedmmd, {"lam": 10.0}, plan=one).rounds(1)
+    assert equal_trees(held.state, built(fedavg, {"weight": "uniform"}, plan=one).rounds(1).state)
 
 
 @dataclass(frozen=True)
@@ -357,7 +375,7 @@ class Halved(Part):
         return batch._replace(x=batch.x / 2, index=batch.index[:0] if self.honest else batch.index)
 
 
-@pytest.mark.parametrize("part", [MMD(0.5), OutputL2(0.5)])
+@pytest.mark.parametrize("part", [MMD(0.5, kernel="dan"), OutputL2(0.5)])
 def test_mixed_batches_are_not_looked_up(part: Part, float64: None) -> None:
     """Halving the inputs on the way must be the same as halving them beforehand."""
     data, model = tiny_data(dtype=torch.float64), tiny_model()

@@ -72,7 +72,7 @@ def the_same(found: Tensor, wanted: Tensor) -> None:
 @pytest.mark.parametrize(
     ("part", "wanted"),
     [
-        (MMD(0.5), {"received": LOGITS}),
+        (MMD(0.5, kernel="dan"), {"received": LOGITS}),
         (OutputL2(0.5, "features"), {"received": FEATURES}),
         (NotTrueDistillation(), {"logits": LOGITS}),
         (GlobalConsensus(1.0, Divergence(), 3), {"target": LOGITS.log_softmax(1), "guess": LOGITS.argmax(1)}),

@@ -74,6 +74,19 @@ def test_one_round_in_single_precision(name: str) -> None:
     assert not all_close(side_by_side, alone, 1e-4)
 
 
+def test_fedmmd_holds_equal_models_to_nothing_with_tf32() -> None:
+    """In a round's first step both streams are one model; what tf32 rounds away must be the same in both."""
+    one = Plan(steps=1, batch_size=4)
+    data = tiny_data(shape=(1, 28, 28))
+
+    def run(name: str, settings: dict[str, Any]) -> TinyRun:
+        model = tiny_model("mcmahan_cnn", shape=(1, 28, 28), device="cuda")
+        return TinyRun(name, settings, model=model, data=data, plan=one, executor=Batched).rounds(2)
+
+    with numerics("tf32"):
+        assert equal_trees(run("fedmmd", {"lam": 10.0}).state, run("fedavg", {"weight": "uniform"}).state)
+
+
 def test_a_run_repeats_and_resumes_to_the_bit(tmp_path: Path) -> None:
     with numerics("fp32"):
         whole = start("scaffold", batched=True, folder=tmp_path / "a").rounds(4)

@@ -22,8 +22,8 @@ fus-f5c fus-f5d fus-f6 rane-t1 rane-t2 rane-f3 rane-f4 rane-f5 rane-f6 rane-f7 r
 """
 # Of our own.
 QUESTIONS = """
-br-division br-question br-rate br-small br-small-rate br-t1-code br-t1-kept br-t1-mild cross fus-rate mmd-rate
-own-search rane-batch rane-cap rane-rate ufo-performance ufo-qffl ufo-rate ufo-t6-reduced
+br-division br-question br-rate br-small br-small-rate br-t1-code br-t1-kept br-t1-mild cross fus-rate fus-t2-local
+mmd-rate own-search rane-batch rane-budget rane-cap rane-rate ufo-performance ufo-qffl ufo-rate ufo-t6-reduced
 """
 
 

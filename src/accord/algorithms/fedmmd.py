@@ -10,8 +10,10 @@ communication costs". VCIP 2018.
     fedl2:     min_w  CE(w) + (lam / 2) sum_{i,c} (G - L)^2_ic,   a sum over batch and classes
     server:    w_{t+1} = mean_k w_k   (uniform)
 
-Sent: as FedAvg, the model down and up; the frozen stream is the received model. It is run once per client and
-round over the client's samples, in evaluation mode; when another part mixes the batch, in every step.
+Sent: as FedAvg, the model down and up; the frozen stream is the received model, in evaluation mode. It is run once
+per client and round over the client's samples, or, when another part mixes the batch, in every step; and in every
+step where kernels are `fixed`, as in the published code: the narrowest tell one rounding of a product from another,
+so that G = L for equal weights holds for one batch alone.
 
 Defaults: lam = 0.1 (MMD) and 0.001 (L2, the paper's for MNIST; it tried 0.1 and 0.01 on CIFAR-10). The paper
 leaves open which outputs and which kernel. From its published code: logits, 19 `fixed` widths s from 1e-6 to
@@ -99,16 +101,23 @@ class TwoStream(fl.Part, ABC):
         logits, features = out
         return logits if self.on == "logits" else features
 
+    @property
+    def asks_once(self) -> bool:
+        """Whether an output may be of another batch than the one it is compared in."""
+        return True
+
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """The received model's outputs on all of the client's samples; they stay the same all round."""
-        return {} if self.lam == 0 else {"received": in_chunks(self.received(model, job), job.data.x)}
+        if self.lam == 0 or not self.asks_once:
+            return {}
+        return {"received": in_chunks(self.received(model, job), job.data.x)}
 
     def loss(self, view: fl.View) -> fl.Term | None:
         """None at lam = 0, so that it costs and changes nothing."""
         if self.lam == 0:
             return None
         corner = view.carry[self.name]
-        received = gathered(corner["received"], view.batch, self.received(view.model, view.job))
+        received = gathered(corner.get("received"), view.batch, self.received(view.model, view.job))
         return view.whole(self.lam * self.distance(received, self.output(view.out), view.batch.weight, corner))
 
 
@@ -124,13 +133,18 @@ class MMD(TwoStream):
     def couples(self) -> bool:
         return True
 
+    @property
+    def asks_once(self) -> bool:
+        """Not for kernels of variance 1e-6, see above."""
+        return self.kernel != "fixed"
+
     def begin(self, model: fl.Model, job: fl.Job) -> fl.Corner:
         """Also the kernels' widths, so that no step copies them to the device."""
-        corner = super().begin(model, job)
-        if corner:
-            widths = FIXED_WIDTHS if self.kernel == "fixed" else RELATIVE_WIDTHS
-            corner["widths"] = corner["received"].new_tensor(widths)
-        return corner
+        if self.lam == 0:
+            return {}
+        widths = FIXED_WIDTHS if self.kernel == "fixed" else RELATIVE_WIDTHS
+        outputs = next(iter(job.shared["model"].values()))  # of the same type
+        return {**super().begin(model, job), "widths": outputs.new_tensor(widths)}
 
     def distance(self, received: Tensor, trained: Tensor, weight: Tensor, corner: fl.Corner) -> Tensor:
         """max(floor, MMD^2)."""
