@@ -130,12 +130,6 @@ def said(*words):
     return done.stdout
 
 
-class Ear:
-    def started(self, place): pass
-    def told(self, place, value): self.value = value
-    def ended(self, place, error): assert error is None, error
-
-
 if __name__ == "__main__":
     import accord
 
@@ -145,8 +139,12 @@ if __name__ == "__main__":
     compared = Path(said("compare", "--algorithms", "fedavg,fedshrunk", "fedshrunk: strength=0.9", "--seeds", "0",
                          "--tune", "2", "--jobs", "2", *sets, "-q").strip().splitlines()[-1])
     loose = said("run", "--import", sys.argv[2], "-a", "fedloose", *sets, "-q", "--name", "loose").strip()
-    from accord.study.pool import side_by_side
+    from accord.study.pool import Listener, side_by_side
     from loose import look
+
+    class Ear(Listener):
+        def told(self, place, value): self.value = value
+        def ended(self, place, error): assert error is None, error
 
     ear = Ear()
     side_by_side([look], 1, ear, on_gpu=True)
